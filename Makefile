@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+# make | test | demo | bench | sanitize | install | clean | help.   VARIANT=asan|tsan builds into its own folder.
+
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+VARIANT  ?= release
+BUILD    ?= build
+OUT      := $(BUILD)/$(VARIANT)
+MULTIARCH := $(shell gcc -print-multiarch 2>/dev/null)
+
+CC       ?= cc
+BLAS_KIND := openmp
+OPT      := -O2 -g
+OPENMP   := -fopenmp
+SAN      :=
+ifeq ($(VARIANT),asan)
+SAN      := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPT      := -O1 -g
+endif
+ifeq ($(VARIANT),tsan)
+# clang's OpenMP runtime tells the thread sanitizer about its barriers (libarcher); gcc's does not
+CC       := clang
+SAN      := -fsanitize=thread
+OPT      := -O1 -g
+BLAS_KIND := serial
+endif
+ifeq ($(VARIANT),fuzz)
+CC       := clang
+SAN      := -fsanitize=fuzzer-no-link,address,undefined
+OPT      := -O1 -g
+endif
+
+WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes $(if $(WERROR),-Werror)
+comma    := ,
+BLAS_DIR := /usr/lib/$(MULTIARCH)/openblas-$(BLAS_KIND)
+BLAS     := $(if $(wildcard $(BLAS_DIR)/libopenblas.so),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR)) -lopenblas
+CPPFLAGS += -Iinclude -D_DEFAULT_SOURCE -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64
+STRICT   := -std=c11 -ffp-contract=off -fno-math-errno
+CFLAGS_  := $(STRICT) $(OPT) $(WARN) $(OPENMP) -fPIC -fvisibility=hidden -MMD -MP $(SAN) $(CFLAGS)
+LDLIBS   := $(BLAS) -ljansson -lm -lpthread
+ISA_avx2 := -mavx2 -mfma -mf16c
+
+LIB_SRC  := $(wildcard src/core/*.c src/ops/*.c src/cpu/*.c src/lm/*.c)
+LIB_OBJ  := $(LIB_SRC:%.c=$(OUT)/%.o)
+CLI_OBJ  := $(patsubst %.c,$(OUT)/%.o,$(wildcard cli/*.c))
+TESTS    := $(patsubst tests/%.c,$(OUT)/tests/%,$(wildcard tests/test_*.c))
+TEST_SUPPORT := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/support*.c))
+EXAMPLES := $(patsubst examples/%.c,$(OUT)/examples/%,$(wildcard examples/*.c))
+VERSION  := $(shell sed -n 's/^#define MOI_VERSION_[A-Z]* \([0-9]*\)/\1/p' include/moiety.h | paste -sd.)
+SOMAJOR  := $(firstword $(subst ., ,$(VERSION)))
+
+.PHONY: all lib test demo bench sanitize install clean help setup checks
+.SUFFIXES:
+.SECONDARY:
+all: $(OUT)/moiety $(OUT)/libmoiety.so
+
+lib: $(OUT)/libmoiety.a $(OUT)/libmoiety.so
+
+help:
+	@sed -n '2p' Makefile; echo "variables: PREFIX, DESTDIR, CC, CFLAGS, WERROR=1, VARIANT, DATA (demo), DEMO_STEPS (demo)"
+
+setup:
+	@tools/setup
+
+$(OUT)/src/cpu/isa_%.o: src/cpu/isa_%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -Isrc/core -Isrc/cpu $(CFLAGS_) -O3 $(ISA_$*) -c $< -o $@
+$(OUT)/src/cpu/%_fast.o: src/cpu/%_fast.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -Isrc/core -Isrc/cpu $(CFLAGS_) -O3 -c $< -o $@
+$(OUT)/src/%.o: src/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -Isrc/core -I$(<D) $(CFLAGS_) -c $< -o $@
+$(OUT)/cli/%.o: cli/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS_) -c $< -o $@
+$(OUT)/tests/%.o: tests/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -Isrc/core -Itests $(CFLAGS_) -c $< -o $@
+
+$(OUT)/libmoiety.a: $(LIB_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+$(OUT)/libmoiety.so: $(LIB_OBJ) moi.map
+	$(CC) -shared -Wl,-soname,libmoiety.so.$(SOMAJOR) -Wl,--version-script=moi.map $(SAN) $(OPENMP) $(LIB_OBJ) -o $@ $(LDLIBS)
+$(OUT)/moiety: $(CLI_OBJ) $(OUT)/libmoiety.a
+	$(CC) $(SAN) $(OPENMP) $^ -o $@ $(LDLIBS)
+$(OUT)/tests/test_%: $(OUT)/tests/test_%.o $(TEST_SUPPORT) $(OUT)/libmoiety.a
+	$(CC) $(SAN) $(OPENMP) $^ -o $@ -lcmocka $(LDLIBS)
+$(OUT)/examples/%: examples/%.c $(OUT)/libmoiety.a
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS_) $^ -o $@ $(LDLIBS)
+
+checks:
+	tools/check_layers
+	tools/check_sizes
+
+test: setup
+	@$(MAKE) --no-print-directory WERROR=1 checks all tests
+	tests/run $(OUT)
+
+.PHONY: tests
+tests: $(TESTS) $(OUT)/moiety $(EXAMPLES)
+
+clean:
+	rm -rf $(BUILD)
+
+-include $(shell find $(OUT) -name '*.d' 2>/dev/null)

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * main.c: the table of commands. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd.h"
+#include "moiety.h"
+
+static const cmd commands[] = {
+    { "info", "show the machine, and what each implementation supports", cmd_info },
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void usage(FILE *to)
+{
+    fprintf(to, "usage: moiety COMMAND [OPTIONS]\n\nTrains and runs Mixture-of-Experts models in 8 bits.\n\n");
+    for (int i = 0; i < COMMANDS; i++) fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
+    fprintf(to, "\n'moiety COMMAND --help' tells more.  Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.\n");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        usage(stderr);
+        return CMD_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        usage(stdout);
+        return CMD_DONE;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("moiety %s\n", moi_version());
+        return CMD_DONE;
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "moiety: unknown command '%s'; 'moiety --help' lists them\n", argv[1]);
+    return CMD_USAGE;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ctx.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "status.h"
+
+static const moii_backend *const backends[] = { &moii_backend_cpu };
+
+static const moii_backend *find_backend(moi_backend id)
+{
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+        if (id == MOI_BACKEND_AUTO || backends[i]->id == id) return backends[i];
+    return NULL;
+}
+
+moi_status moii_take(void *to, size_t known, const void *from, const char *where)
+{
+    uint32_t size;
+    MOII_REQUIRE(from, MOI_ERR_ARG, "%s is NULL", where);
+    memcpy(&size, from, sizeof size);
+    MOII_REQUIRE(size >= sizeof size && size <= 65536, MOI_ERR_ARG, "%s.size is %u; set it with the *_INIT macro", where, size);
+    for (size_t i = known; i < size; i++)
+        MOII_REQUIRE(((const char *)from)[i] == 0, MOI_ERR_ARG,
+                     "%s.size is %u, this library knows %zu bytes, and a field behind them is set", where, size, known);
+    memset(to, 0, known);
+    memcpy(to, from, size < known ? size : known);
+    return MOI_OK;
+}
+
+moi_status moi_ctx_create(moi_ctx **out, const moi_ctx_config *config)
+{
+    moi_ctx_config c = MOI_CTX_CONFIG_INIT;
+    MOII_REQUIRE(out, MOI_ERR_ARG, "moi_ctx_create: out is NULL");
+    *out = NULL;
+    if (config) MOII_TRY(moii_take(&c, sizeof c, config, "moi_ctx_create: config"));
+    MOII_REQUIRE(c.threads >= 0 && c.threads <= 1024, MOI_ERR_ARG, "moi_ctx_create: threads must be 0..1024, got %d", c.threads);
+    moi_ctx *ctx = calloc(1, sizeof *ctx);
+    MOII_REQUIRE(ctx, MOI_ERR_NOMEM, "moi_ctx_create: no memory for the context");
+    moi_status status = moii_env_read(&ctx->env);
+    if (!status) {
+        moi_backend id = c.backend ? c.backend : ctx->env.backend;
+        ctx->backend = find_backend(id);
+        if (!ctx->backend) status = moii_fail(MOI_ERR_NO_DEVICE, "moi_ctx_create: back end %d is not in this build; it has: cpu", (int)id);
+    }
+    if (!status) {
+        ctx->threads = c.threads ? c.threads : ctx->env.threads;
+        ctx->reference_only = c.reference_only;
+        ctx->log = c.log;
+        ctx->log_user = c.log_user;
+        status = ctx->backend->open(ctx);
+    }
+    if (status) {
+        free(ctx);
+        return status;
+    }
+    *out = ctx;
+    return MOI_OK;
+}
+
+void moi_ctx_free(moi_ctx *ctx)
+{
+    if (!ctx) return;
+    ctx->backend->close(ctx);
+    free(ctx);
+}
+
+moi_status moi_ctx_sync(moi_ctx *ctx, moi_stream stream)
+{
+    MOII_REQUIRE(ctx, MOI_ERR_ARG, "moi_ctx_sync: ctx is NULL");
+    return ctx->backend->sync(ctx, stream);
+}
+
+const char *moi_ctx_describe(const moi_ctx *ctx) { return ctx ? ctx->text : ""; }
+int moi_ctx_threads(const moi_ctx *ctx) { return ctx ? ctx->threads : 0; }
+
+moi_status moi_buf_alloc(moi_ctx *ctx, int64_t bytes, void **out)
+{
+    MOII_REQUIRE(ctx && out, MOI_ERR_ARG, "moi_buf_alloc: %s is NULL", ctx ? "out" : "ctx");
+    *out = NULL;
+    MOII_REQUIRE(bytes >= 0, MOI_ERR_ARG, "moi_buf_alloc: bytes must be >= 0, got %lld", (long long)bytes);
+    return ctx->backend->alloc(ctx, bytes, out);
+}
+
+void moi_buf_free(moi_ctx *ctx, void *buf)
+{
+    if (ctx && buf) ctx->backend->release(ctx, buf);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * backend.c: the CPU back end: threads, instruction set, memory. */
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu.h"
+#include "isa.h"
+
+static moi_status cpu_open(moi_ctx *ctx)
+{
+    moii_cpu *cpu = calloc(1, sizeof *cpu);
+    MOII_REQUIRE(cpu, MOI_ERR_NOMEM, "moi_ctx_create: no memory for the cpu back end");
+    cpu->isa = moii_isa_choose(ctx->env.isa);
+    if (!cpu->isa) {
+        free(cpu);
+        MOII_FAIL(MOI_ERR_ARG, "MOI_CPU_ISA: '%s' is unknown or not in this machine; known: generic, avx2", ctx->env.isa);
+    }
+    ctx->state = cpu;
+    if (ctx->threads == 0) ctx->threads = omp_get_max_threads();
+    snprintf(ctx->text, sizeof ctx->text, "cpu: %d thread%s, %s", ctx->threads, ctx->threads == 1 ? "" : "s", cpu->isa->name);
+    return MOI_OK;
+}
+
+static void cpu_close(moi_ctx *ctx) { free(ctx->state); }
+
+static moi_status cpu_alloc(moi_ctx *ctx, int64_t bytes, void **out)
+{
+    (void)ctx;
+    if (bytes > INT64_MAX - 256) MOII_FAIL(MOI_ERR_NOMEM, "moi_buf_alloc: no memory for %lld bytes", (long long)bytes);
+    size_t size = (size_t)moii_round_up(bytes ? bytes : 1, MOII_WORKSPACE_ALIGN);
+    void *p = aligned_alloc(MOII_WORKSPACE_ALIGN, size);
+    MOII_REQUIRE(p, MOI_ERR_NOMEM, "moi_buf_alloc: no memory for %lld bytes", (long long)bytes);
+    memset(p, 0, size);
+    *out = p;
+    return MOI_OK;
+}
+
+static void cpu_release(moi_ctx *ctx, void *p)
+{
+    (void)ctx;
+    free(p);
+}
+
+static moi_status cpu_sync(moi_ctx *ctx, moi_stream stream)
+{
+    (void)ctx;
+    MOII_REQUIRE(!stream, MOI_ERR_ARG, "moi_ctx_sync: the cpu back end has no streams; pass NULL");
+    return MOI_OK;
+}
+
+const moii_backend moii_backend_cpu = {
+    .id = MOI_BACKEND_CPU, .name = "cpu", .open = cpu_open, .close = cpu_close,
+    .alloc = cpu_alloc, .release = cpu_release, .sync = cpu_sync,
+};
