@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * moiety_lm.h: Mixture-of-Experts language models on top of moiety.h: files, training, generation.
+ *
+ * Experimental: this part may still change between versions.  Objects here are used by one thread at a time; errors are
+ * those of moiety.h.  Model: the Qwen3-MoE architecture, checkpoints in the hub's layout.
+ */
+#ifndef MOIETY_LM_H
+#define MOIETY_LM_H
+
+#include "moiety.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- safetensors ------------------------------------------------------------------------------------------------- */
+
+/* A file of tensors, mapped read-only.  Everything in the header is checked when it is opened: lengths, JSON, dtypes,
+ * shapes, offsets inside the file, no overlap, no holes, names in UTF-8 and unique. */
+typedef struct moi_st moi_st;
+
+enum { MOI_ST_MAX_RANK = 8 };
+
+typedef struct moi_tensor {
+    uint32_t size;
+    const char *name; /* valid until the file is closed */
+    moi_dtype dtype;
+    int32_t rank;
+    int64_t shape[MOI_ST_MAX_RANK];
+    int64_t elements, bytes;
+    const void *data;
+} moi_tensor;
+
+/* Errors: IO (cannot open or map), FORMAT (where and what), NOMEM. */
+MOI_API moi_status moi_st_open(moi_st **out, const char *path);
+MOI_API void moi_st_close(moi_st *file);
+MOI_API int64_t moi_st_count(const moi_st *file);
+MOI_API moi_status moi_st_get(const moi_st *file, int64_t index, moi_tensor *out); /* in the order of their data */
+MOI_API moi_status moi_st_find(const moi_st *file, const char *name, moi_tensor *out); /* ARG: no such tensor */
+/* A value of the file's "__metadata__", or NULL. */
+MOI_API const char *moi_st_metadata(const moi_st *file, const char *key);
+/* "F8_E4M3" and so on, as the format spells it; NULL for types it does not have. */
+MOI_API const char *moi_st_dtype_name(moi_dtype dtype);
+/* Gives back the pages of a tensor that was read, so that a pass over a large file stays small in memory. */
+MOI_API void moi_st_forget(const moi_st *file, const moi_tensor *tensor);
+
+/* Writes a file under a temporary name beside `path` and renames it when everything is on disk.  Declare every tensor,
+ * then write their bytes in the same order in pieces of any size. */
+typedef struct moi_st_writer moi_st_writer;
+MOI_API moi_status moi_st_writer_create(moi_st_writer **out, const char *path);
+MOI_API moi_status moi_st_writer_metadata(moi_st_writer *writer, const char *key, const char *value);
+MOI_API moi_status moi_st_writer_declare(moi_st_writer *writer, const char *name, moi_dtype dtype, int32_t rank, const int64_t *shape);
+MOI_API moi_status moi_st_writer_write(moi_st_writer *writer, const void *data, int64_t bytes);
+/* Checks that every declared byte came, syncs, renames.  The writer is freed whatever happens. */
+MOI_API moi_status moi_st_writer_commit(moi_st_writer *writer);
+MOI_API void moi_st_writer_cancel(moi_st_writer *writer); /* removes the temporary file; NULL is allowed */
+
+/* ---- converting checkpoints -------------------------------------------------------------------------------------- */
+
+typedef enum moi_file_format {
+    MOI_FILE_MXFP8 = 1,     /* NAME (F8_E4M3) and NAME_scale (U8, E8M0, [rows, cols / 32]) */
+    MOI_FILE_MXFP4 = 2,     /* NAME_packed (U8, two codes a byte) and NAME_scale */
+    MOI_FILE_MXFP6 = 3,     /* NAME_packed (U8, E2M3, four codes in three bytes) and NAME_scale */
+    MOI_FILE_FP8_BLOCK = 4  /* NAME (F8_E4M3) and NAME_scale_inv (F32, 128x128 blocks, multiplied) */
+} moi_file_format;
+
+typedef bool (*moi_progress_fn)(void *user, const char *tensor, int64_t done_bytes, int64_t total_bytes); /* false stops */
+
+typedef struct moi_convert_options {
+    uint32_t size;
+    moi_file_format format;
+    moi_round round;
+    const char *keep; /* comma-separated extra substrings of names to leave as they are, or NULL */
+    moi_progress_fn progress;
+    void *user;
+} moi_convert_options;
+#define MOI_CONVERT_OPTIONS_INIT { .size = sizeof(moi_convert_options), .format = MOI_FILE_MXFP8 }
+
+/* Computes  OUT = IN with every linear weight quantised along its last dimension.  A linear weight is a floating-point tensor
+ *           of rank >= 2 whose name ends in "_proj.weight" or is a packed "experts.gate_up_proj" / "experts.down_proj";
+ *           router, norms, embeddings, head and everything else are copied unchanged.
+ * Memory    bounded: a few MB beside the mapped pages, whatever the size of the file.
+ * Errors    IO, FORMAT, SHAPE (a last dimension that is no multiple of 32, for the MX formats), CANCELLED.  OUT appears
+ *           complete or not at all. */
+MOI_API moi_status moi_checkpoint_quantize(moi_ctx *ctx, const char *in, const char *out, const moi_convert_options *options);
+
+/* ---- the model --------------------------------------------------------------------------------------------------- */
+
+enum { MOI_LM_MAX_LAYERS = 512 };
+
+/* config.json of Qwen3-MoE. */
+typedef struct moi_lm_config {
+    uint32_t size;
+    int64_t vocab_size, hidden_size, num_hidden_layers;
+    int64_t num_attention_heads, num_key_value_heads, head_dim;
+    int64_t intermediate_size;     /* of dense layers */
+    int64_t moe_intermediate_size; /* of each expert */
+    int64_t num_experts, num_experts_per_tok;
+    int64_t decoder_sparse_step;   /* layer l has experts if (l + 1) % step == 0 and it is not in mlp_only_layers */
+    int64_t max_position_embeddings;
+    float rms_norm_eps, rope_theta, initializer_range, router_aux_loss_coef;
+    bool norm_topk_prob, tie_word_embeddings;
+    uint8_t mlp_only[MOI_LM_MAX_LAYERS]; /* 1: this layer is dense ("mlp_only_layers") */
+} moi_lm_config;
+#define MOI_LM_CONFIG_INIT { .size = sizeof(moi_lm_config), .vocab_size = 256, .hidden_size = 128, .num_hidden_layers = 4, \
+    .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 32, .intermediate_size = 256, .moe_intermediate_size = 128, \
+    .num_experts = 8, .num_experts_per_tok = 2, .decoder_sparse_step = 1, .max_position_embeddings = 4096, .rms_norm_eps = 1e-6f, \
+    .rope_theta = 10000.0f, .initializer_range = 0.02f, .router_aux_loss_coef = 0.001f, .norm_topk_prob = true, .tie_word_embeddings = true }
+
+/* How the model computes.  Linear layers of attention and experts use the recipe; embedding, head, norms, router and the
+ * two products inside attention stay out of 8 bits. */
+typedef struct moi_lm_options {
+    uint32_t size;
+    moi_recipe recipe;
+    moi_dtype elem_forward, elem_gradient; /* default E4M3 */
+    moi_round round;
+} moi_lm_options;
+#define MOI_LM_OPTIONS_INIT { .size = sizeof(moi_lm_options), .recipe = MOI_RECIPE_BF16, .elem_forward = MOI_E4M3, .elem_gradient = MOI_E4M3 }
+
+typedef struct moi_lm moi_lm;
+
+/* A new model with weights from `seed`: normal with initializer_range, norms 1.  Errors: ARG, SHAPE, NOMEM. */
+MOI_API moi_status moi_lm_create(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config, const moi_lm_options *options, uint64_t seed);
+/* Reads config.json and model.safetensors (F32, F16 or BF16, per-expert tensor names) of a folder.  Errors: IO, FORMAT. */
+MOI_API moi_status moi_lm_load(moi_lm **out, moi_ctx *ctx, const char *folder, const moi_lm_options *options);
+/* Writes config.json and model.safetensors with per-expert tensor names.  dtype F32 or BF16.  Atomic. */
+MOI_API moi_status moi_lm_save(const moi_lm *lm, const char *folder, moi_dtype dtype);
+MOI_API void moi_lm_free(moi_lm *lm);
+MOI_API moi_status moi_lm_get_config(const moi_lm *lm, moi_lm_config *out);
+MOI_API int64_t moi_lm_parameters(const moi_lm *lm, bool active_only); /* active: those one token uses */
+
+/* Computes  the mean negative log-likelihood (nats per token) of tokens[i+1] given tokens[0..i], for `batch` rows of seq + 1
+ *           tokens, without touching gradients.  logits, if not NULL: [batch * seq, vocab].
+ * Errors    ARG (a token outside the vocabulary), SHAPE. */
+MOI_API moi_status moi_lm_evaluate(moi_lm *lm, const int32_t *tokens, int64_t batch, int64_t seq, double *loss, float *logits);
+
+/* ---- training data ----------------------------------------------------------------------------------------------- */
+
+/* Text as bytes (token = byte).  A file, or every regular file under a folder in order of path.  Nothing is loaded: windows
+ * are read when asked for.  The stream is cut into chunks; one chunk in `validation_every` is kept for validation. */
+typedef struct moi_data moi_data;
+
+typedef struct moi_data_options {
+    uint32_t size;
+    int64_t validation_every; /* default 20 */
+    const char *suffix;       /* only files whose names end so, e.g. ".h"; NULL: all */
+} moi_data_options;
+#define MOI_DATA_OPTIONS_INIT { .size = sizeof(moi_data_options), .validation_every = 20 }
+
+MOI_API moi_status moi_data_open(moi_data **out, const char *path, const moi_data_options *options);
+MOI_API void moi_data_close(moi_data *data);
+MOI_API int64_t moi_data_bytes(const moi_data *data, bool validation);
+/* Training rows [batch, seq + 1] of step `step`: a function of (seed, step) alone, so that a resumed run sees the same. */
+MOI_API moi_status moi_data_batch(moi_data *data, uint64_t seed, int64_t step, int64_t batch, int64_t seq, int32_t *tokens);
+/* Validation rows: the same for every call with the same index. */
+MOI_API moi_status moi_data_validation(moi_data *data, int64_t index, int64_t batch, int64_t seq, int32_t *tokens);
+
+/* ---- training ---------------------------------------------------------------------------------------------------- */
+
+typedef struct moi_train_config {
+    uint32_t size;
+    int64_t batch, seq;
+    int64_t steps, warmup_steps; /* linear warm-up, then cosine from lr to min_lr at `steps` */
+    float lr, min_lr, beta1, beta2, eps, weight_decay, clip_norm;
+    uint64_t seed;
+} moi_train_config;
+#define MOI_TRAIN_CONFIG_INIT { .size = sizeof(moi_train_config), .batch = 8, .seq = 128, .steps = 200, .warmup_steps = 20, .lr = 3e-3f, \
+    .min_lr = 3e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .clip_norm = 1.0f, .seed = 1 }
+
+typedef struct moi_train_stats {
+    uint32_t size;
+    int64_t step;    /* steps done so far */
+    double loss;     /* cross-entropy of this step's batch, before the update */
+    double aux_loss; /* load balancing, summed over layers */
+    double grad_norm, lr;
+} moi_train_stats;
+
+typedef struct moi_trainer moi_trainer;
+
+/* AdamW (decoupled weight decay, none on norms) with FP32 masters and moments; gradients clipped by their global norm.
+ * The trainer uses `lm` and does not own it. */
+MOI_API moi_status moi_trainer_create(moi_trainer **out, moi_lm *lm, const moi_train_config *config);
+MOI_API void moi_trainer_free(moi_trainer *trainer);
+/* One step on tokens [batch, seq + 1]. */
+MOI_API moi_status moi_trainer_step(moi_trainer *trainer, const int32_t *tokens, moi_train_stats *stats);
+/* A checkpoint folder: the model (F32) beside optimizer.safetensors (moments) and trainer.json (step, settings).  Atomic: each
+ * save is complete or the one before stays; moi_trainer_load continues with the same bits. */
+MOI_API moi_status moi_trainer_save(const moi_trainer *trainer, const char *folder);
+MOI_API moi_status moi_trainer_load(moi_trainer **out, moi_lm **lm, moi_ctx *ctx, const char *folder, const moi_lm_options *options);
+MOI_API int64_t moi_trainer_steps_done(const moi_trainer *trainer);
+MOI_API moi_status moi_trainer_get_config(const moi_trainer *trainer, moi_train_config *out);
+
+/* ---- generation -------------------------------------------------------------------------------------------------- */
+
+/* One sequence with its KV cache. */
+typedef struct moi_session moi_session;
+
+MOI_API moi_status moi_session_create(moi_session **out, moi_lm *lm, int64_t max_tokens);
+MOI_API void moi_session_free(moi_session *session);
+/* Appends tokens and writes the logits [vocab] behind the last of them.  One token uses moe_decode.  Errors: SHAPE (cache full). */
+MOI_API moi_status moi_session_feed(moi_session *session, const int32_t *tokens, int64_t count, float *logits);
+MOI_API int64_t moi_session_length(const moi_session *session);
+
+typedef struct moi_sampling {
+    uint32_t size;
+    float temperature; /* 0: greedy */
+    int32_t top_k;     /* 0: all */
+    float top_p;       /* 1: all */
+    uint64_t state;    /* seed before the first call; advanced by each */
+} moi_sampling;
+#define MOI_SAMPLING_INIT { .size = sizeof(moi_sampling), .temperature = 0.8f, .top_k = 0, .top_p = 0.95f, .state = 1 }
+
+/* Computes  a token from softmax(logits / temperature), among the top_k largest, then the smallest set of them whose
+ *           probability reaches top_p.  Ties go to the lower id.  Errors: ARG (bad settings, no finite logit). */
+MOI_API moi_status moi_sample(const float *logits, int64_t vocab, moi_sampling *sampling, int32_t *token);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
