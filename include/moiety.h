@@ -280,7 +280,8 @@ typedef struct moi_quantize_args {
  * Shapes    in [rows, cols]; rowwise.data [rows, cols], colwise.data [cols, rows]; scales as moi_scale_bytes says:
  *           row-wise for (rows, cols, 0), column-wise for (cols, rows, groups).
  * Requires  blk128 squares: both directions hold the same numbers.  groups > 0: column-wise only for 8-bit and plain
- *           elements, vector blocks and layouts ROW and COL; batch = 1.  Rows of sub-byte elements: ld * bits % 8 = 0.
+ *           elements, vector blocks and layouts ROW and COL; batch = 1; codes and scales that no group owns become 0.
+ *           Rows of sub-byte elements: ld * bits % 8 = 0; the spare bits of a row's last byte become 0.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED.
  * Promise   P:quantize.bits  every row gives the same bits.  P:quantize.once  both results come from one read of `in`.
  * Source    OCP Microscaling Formats v1.0; arXiv:2506.08027; DeepSeek-V3 report, arXiv:2412.19437, section 3.3. */
@@ -330,7 +331,7 @@ typedef struct moi_rebase_args {
 } moi_rebase_args;
 
 /* Computes  E* = max E_b over a group's blocks that are neither NaN nor all zero (0 if none); d_b = E* - E_b;
- *           q' = round_e4m3(q * 2^-d_b); E' = E*.  A group with a NaN scale becomes all NaN (E' = 0xFF).
+ *           q' = round_e4m3(q * 2^-d_b); E' = E*.  A group with a NaN scale becomes all NaN (E' = 0xFF), its bound too.
  *           bound = 2^-10 * 2^(E* - 127) if some d_b > 0, else 0: q * 2^-d is exact unless it is subnormal in E4M3, where
  *           the rounding step is 2^-9, so an element moves by at most half of it.
  * Shapes    as quantise, row-wise.   Errors ARG, SHAPE, ALIGN, UNSUPPORTED.

@@ -66,5 +66,7 @@ moi_status moii_plan_make(moi_plan **out, moi_ctx *ctx, moii_op op, const void *
 /* The checks every run begins with. */
 moi_status moii_run_check(const moi_plan *plan, moii_op op, const void *args, const void *workspace, int64_t workspace_bytes,
                           moi_stream stream);
+/* Ragged offsets: groups + 1 ascending numbers, first 0, last <= rows.  Only the CPU back end may read them here. */
+moi_status moii_offsets_check(const moi_plan *plan, const char *where, const int64_t *offsets, int64_t groups, int64_t rows);
 
 #endif

@@ -66,10 +66,11 @@ MOII_FN unsigned int moii_small_encode(float x, int mantissa_bits, int bias, uns
     return code < max_code ? code : max_code;
 }
 
-MOII_FN float moii_f16_decode(unsigned int code)
+MOII_FN float moii_f16_decode(unsigned int code) /* NaN becomes quiet, as in the conversion instructions */
 {
     unsigned int sign = (code & 0x8000u) << 16, magnitude = code & 0x7FFFu;
-    if (magnitude >= 0x7C00u) return moii_float_of(sign | 0x7F800000u | ((magnitude & 0x3FFu) << 13));
+    if (magnitude > 0x7C00u) return moii_float_of(sign | 0x7FC00000u | ((magnitude & 0x3FFu) << 13));
+    if (magnitude == 0x7C00u) return moii_float_of(sign | 0x7F800000u);
     return moii_float_of(sign | moii_bits_of(moii_small_decode(magnitude, 10, 15)));
 }
 

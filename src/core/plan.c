@@ -82,6 +82,19 @@ moi_status moii_run_check(const moi_plan *plan, moii_op op, const void *args, co
     return MOI_OK;
 }
 
+moi_status moii_offsets_check(const moi_plan *plan, const char *where, const int64_t *offsets, int64_t groups, int64_t rows)
+{
+    MOII_REQUIRE(offsets, MOI_ERR_ARG, "%s: offsets is NULL; the plan has %lld groups", where, (long long)groups);
+    if (plan->ctx->backend->id != MOI_BACKEND_CPU) return MOI_OK;
+    MOII_REQUIRE(offsets[0] == 0, MOI_ERR_ARG, "%s: offsets[0] must be 0, got %lld", where, (long long)offsets[0]);
+    for (int64_t g = 0; g < groups; g++)
+        MOII_REQUIRE(offsets[g] <= offsets[g + 1], MOI_ERR_ARG, "%s: offsets must ascend, got %lld before %lld at %lld", where,
+                     (long long)offsets[g], (long long)offsets[g + 1], (long long)g);
+    MOII_REQUIRE(offsets[groups] <= rows, MOI_ERR_ARG, "%s: offsets[%lld] must be <= rows = %lld, got %lld", where,
+                 (long long)groups, (long long)rows, (long long)offsets[groups]);
+    return MOI_OK;
+}
+
 int64_t moi_plan_workspace_bytes(const moi_plan *plan) { return plan ? plan->workspace_bytes : 0; }
 const char *moi_plan_row(const moi_plan *plan)
 {

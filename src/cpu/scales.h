@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * scales.h: reading the scales of a quantised matrix, whatever their layout. */
+ * scales.h: reading and writing the scales of a quantised matrix, whatever their layout. */
 #ifndef MOII_SCALES_H
 #define MOII_SCALES_H
 
@@ -28,6 +28,31 @@ static inline float moii_scale_get(const moii_scales *s, int64_t row, int64_t bl
     int64_t i = moi_scale_index(s->format->layout, s->dtype, row / s->row_div, block, s->rows, s->blocks);
     if (s->dtype == MOI_E8M0) return moii_e8m0_decode(((const unsigned char *)s->data)[i]);
     return ((const float *)s->data)[i];
+}
+
+/* Stores a scale at (row, block) counted in scales: an E8M0 code or the bits of an FP32. */
+static inline void moii_scale_put(const moii_scales *s, void *data, int64_t row, int64_t block, unsigned int bits)
+{
+    int64_t i = moi_scale_index(s->format->layout, s->dtype, row, block, s->rows, s->blocks);
+    if (s->dtype == MOI_E8M0) ((unsigned char *)data)[i] = (unsigned char)bits;
+    else ((float *)data)[i] = moii_float_of(bits);
+}
+
+/* Zeroes what the layout adds behind the rows and blocks; not the scales themselves, which may be in use. */
+static inline void moii_scales_pad(const moii_scales *s, void *data)
+{
+    moi_layout layout = s->format->layout;
+    int64_t unit = layout == MOI_LAYOUT_TILED ? 128 : layout == MOI_LAYOUT_COL ? (s->dtype == MOI_E8M0 ? 16 : 4) : 1;
+    int64_t rows = moii_round_up(s->rows, unit), blocks = layout == MOI_LAYOUT_TILED ? moii_round_up(s->blocks, 4) : s->blocks;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t b = r < s->rows ? s->blocks : 0; b < blocks; b++) moii_scale_put(s, data, r, b, 0);
+}
+
+/* Zeroes the blocks from..to-1 of every row: those that no ragged group owns. */
+static inline void moii_scales_clear(const moii_scales *s, void *data, int64_t from, int64_t to)
+{
+    for (int64_t r = 0; r < s->rows; r++)
+        for (int64_t b = from; b < to; b++) moii_scale_put(s, data, r, b, 0);
 }
 
 #endif
