@@ -47,9 +47,11 @@ TESTS    := $(patsubst tests/%.c,$(OUT)/tests/%,$(wildcard tests/test_*.c))
 TEST_SUPPORT := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/support*.c))
 EXAMPLES := $(patsubst examples/%.c,$(OUT)/examples/%,$(wildcard examples/*.c))
 VERSION  := $(shell sed -n 's/^#define MOI_VERSION_[A-Z]* \([0-9]*\)/\1/p' include/moiety.h | paste -sd.)
+COMMIT   := $(or $(shell git rev-parse --short=12 HEAD 2>/dev/null),unknown)
 SOMAJOR  := $(firstword $(subst ., ,$(VERSION)))
 
 .PHONY: all lib test demo bench sanitize install clean help setup checks
+.PHONY: .FORCE
 .SUFFIXES:
 .SECONDARY:
 all: $(OUT)/moiety $(OUT)/libmoiety.so
@@ -73,7 +75,12 @@ $(OUT)/src/%.o: src/%.c
 	$(CC) $(CPPFLAGS) -Isrc/core -I$(<D) $(CFLAGS_) -c $< -o $@
 $(OUT)/cli/%.o: cli/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS_) -c $< -o $@
+	$(CC) $(CPPFLAGS) -I$(OUT)/cli $(CFLAGS_) -c $< -o $@
+# rewritten only when the commit changes
+$(OUT)/cli/cmd.o: $(OUT)/cli/build_info.h
+$(OUT)/cli/build_info.h: .FORCE
+	@mkdir -p $(@D)
+	@echo '#define BUILD_COMMIT "$(COMMIT)"' | cmp -s - $@ || echo '#define BUILD_COMMIT "$(COMMIT)"' >$@
 $(OUT)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -Isrc/core -Itests $(CFLAGS_) -c $< -o $@

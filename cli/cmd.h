@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cmd.h: what the commands share. */
+ * cmd.h: what the commands share.  A command is cmd_<name>.c and a line in main.c's table. */
 #ifndef CMD_H
 #define CMD_H
+
+#include <stdbool.h>
+
+#include "moiety.h"
 
 enum { CMD_DONE = 0, CMD_FAILED = 1, CMD_USAGE = 2, CMD_STOPPED = 130 };
 
@@ -11,5 +15,15 @@ typedef struct cmd {
 } cmd;
 
 int cmd_info(int argc, char **argv);
+
+/* Says on stderr what failed, with moi_last_error; returns CMD_FAILED. */
+int cmd_failed(const char *command);
+/* A context with this many threads (0: all); NULL after a message. */
+moi_ctx *cmd_ctx(const char *command, int64_t threads);
+/* "f32", "bf16", "mx32", "blk128": the recipes as --recipe takes them. */
+#define CMD_RECIPES "f32|bf16|mx32|blk128"
+moi_recipe cmd_recipe(const char *name);
+/* The commit the program was built from, or "unknown". */
+const char *cmd_commit(void);
 
 #endif
