@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ggemm.c: products cut into ragged groups: checks. */
+#include "ctx.h"
+#include "products.h"
+
+moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_desc *desc)
+{
+    moi_ggemm_desc d;
+    MOII_REQUIRE(out && ctx, MOI_ERR_ARG, "ggemm plan: %s is NULL", out ? "ctx" : "out");
+    *out = NULL;
+    MOII_TRY(moii_take(&d, sizeof d, desc, "ggemm plan: desc"));
+    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate };
+    MOII_TRY(moii_product_check("ggemm plan", &p));
+    MOII_REQUIRE(d.grouping == MOI_GROUP_M || d.grouping == MOI_GROUP_K, MOI_ERR_ARG, "ggemm plan: grouping must be GROUP_M (0) or GROUP_K (1), got %d",
+                 (int)d.grouping);
+    if (d.grouping == MOI_GROUP_M) {
+        MOII_REQUIRE(d.a_order == MOI_K_MAJOR, MOI_ERR_ARG, "ggemm plan: a_order must be K_MAJOR for GROUP_M");
+    } else {
+        MOII_REQUIRE(moii_format_plain(&d.b) || d.b.block == MOI_BLOCK_VECTOR, MOI_ERR_ARG,
+                     "ggemm plan: b.block must be VECTOR for GROUP_K: squares cannot follow ragged groups");
+    }
+    MOII_REQUIRE(d.groups >= 0 && d.max_rows >= 0 && d.m >= 0 && d.n >= 0 && d.k >= 0, MOI_ERR_SHAPE,
+                 "ggemm plan: groups, max_rows, m, n and k must be >= 0, got %lld, %lld, %lld, %lld, %lld", (long long)d.groups,
+                 (long long)d.max_rows, (long long)d.m, (long long)d.n, (long long)d.k);
+    return moii_plan_make(out, ctx, MOII_OP_GGEMM, &d, sizeof d, d.row, MOII_RECIPE_BIT(d.a.recipe));
+}
+
+/* Offsets lie in device memory; only the CPU back end may read them before it starts. */
+static moi_status check_offsets(const moi_plan *plan, const moi_ggemm_args *a)
+{
+    int64_t groups = plan->desc.ggemm.groups;
+    MOII_REQUIRE(a->offsets, MOI_ERR_ARG, "ggemm run: offsets is NULL");
+    if (plan->ctx->backend->id != MOI_BACKEND_CPU) return MOI_OK;
+    MOII_REQUIRE(a->offsets[0] == 0, MOI_ERR_ARG, "ggemm run: offsets[0] must be 0, got %lld", (long long)a->offsets[0]);
+    for (int64_t g = 0; g < groups; g++)
+        MOII_REQUIRE(a->offsets[g + 1] >= a->offsets[g], MOI_ERR_ARG, "ggemm run: offsets must ascend, got %lld behind %lld at %lld",
+                     (long long)a->offsets[g + 1], (long long)a->offsets[g], (long long)g + 1);
+    MOII_REQUIRE(a->offsets[groups] <= a->rows, MOI_ERR_ARG, "ggemm run: the last offset must be <= rows = %lld, got %lld",
+                 (long long)a->rows, (long long)a->offsets[groups]);
+    return MOI_OK;
+}
+
+static moi_status check_operands(const moi_ggemm_desc *d, const moi_ggemm_args *a)
+{
+    moi_format plain = moii_plain_format(d->out);
+    if (d->grouping == MOI_GROUP_M) {
+        MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, a->rows, d->k));
+        MOII_TRY(moii_product_operand("ggemm run: b", &d->b, d->b_order, &a->b, d->n, d->k));
+        return moii_operand_check("ggemm run: d", &plain, a->d, NULL, a->ldd, a->rows, d->n);
+    }
+    MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, d->m, a->rows));
+    MOII_TRY(moii_product_operand("ggemm run: b", &d->b, d->b_order, &a->b, d->n, a->rows));
+    return moii_operand_check("ggemm run: d", &plain, a->d, NULL, a->ldd, d->m, d->n);
+}
+
+moi_status moi_ggemm_run(const moi_plan *plan, const moi_ggemm_args *args, void *workspace, int64_t workspace_bytes, moi_stream stream)
+{
+    moi_ggemm_args a;
+    MOII_TRY(moii_run_check(plan, MOII_OP_GGEMM, args, workspace, workspace_bytes, stream));
+    MOII_TRY(moii_take(&a, sizeof a, args, "ggemm run: args"));
+    const moi_ggemm_desc *d = &plan->desc.ggemm;
+    MOII_REQUIRE(a.rows >= 0 && a.rows <= d->max_rows, MOI_ERR_SHAPE, "ggemm run: rows must be 0..%lld, got %lld",
+                 (long long)d->max_rows, (long long)a.rows);
+    MOII_TRY(check_offsets(plan, &a));
+    bool ragged_rows = d->grouping == MOI_GROUP_M;
+    if (d->groups == 0 || d->n == 0 || (ragged_rows ? a.rows : d->m) == 0) return MOI_OK;
+    MOII_TRY(check_operands(d, &a));
+    if (d->accumulate && (ragged_rows ? d->k : a.rows) == 0) return MOI_OK;
+    return plan->impl->run(plan, &a, workspace, stream);
+}

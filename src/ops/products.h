@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * products.h: the checks that gemm and ggemm share. */
+#ifndef MOII_PRODUCTS_H
+#define MOII_PRODUCTS_H
+
+#include "format.h"
+#include "status.h"
+
+/* What a description says about its operands and its result; `where` begins the message ("gemm plan"). */
+typedef struct moii_product_desc {
+    const moi_format *a, *b;
+    moi_order a_order, b_order;
+    moi_dtype out;
+    bool accumulate;
+} moii_product_desc;
+
+moi_status moii_product_check(const char *where, const moii_product_desc *desc);
+
+static inline moi_format moii_plain_format(moi_dtype dtype)
+{
+    return (moi_format){ .recipe = dtype == MOI_F32 ? MOI_RECIPE_F32 : MOI_RECIPE_BF16, .elem = dtype };
+}
+
+/* A matrix of `rows` x `depth` (depth: along the reduction) in either order. */
+static inline moi_status moii_product_operand(const char *where, const moi_format *f, moi_order order, const moi_operand *o,
+                                              int64_t rows, int64_t depth)
+{
+    bool turned = order == MOI_MN_MAJOR;
+    return moii_operand_check(where, f, o->data, o->scale, o->ld, turned ? depth : rows, turned ? rows : depth);
+}
+
+#endif
