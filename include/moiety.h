@@ -101,7 +101,10 @@ typedef enum moi_dtype {
     MOI_I16 = 14,
     MOI_I8 = 15,
     MOI_U8 = 16,
-    MOI_BOOL = 17
+    MOI_BOOL = 17,
+    MOI_U16 = 18,
+    MOI_U32 = 19,
+    MOI_U64 = 20
 } moi_dtype;
 
 /* How numbers are scaled. */

@@ -29,7 +29,7 @@ typedef struct moi_tensor {
     int32_t rank;
     int64_t shape[MOI_ST_MAX_RANK];
     int64_t elements, bytes;
-    const void *data;
+    const void *data; /* as the file has it: little-endian, and aligned to nothing */
 } moi_tensor;
 
 /* Errors: IO (cannot open or map), FORMAT (where and what), NOMEM. */
@@ -42,11 +42,13 @@ MOI_API moi_status moi_st_find(const moi_st *file, const char *name, moi_tensor 
 MOI_API const char *moi_st_metadata(const moi_st *file, const char *key);
 /* "F8_E4M3" and so on, as the format spells it; NULL for types it does not have. */
 MOI_API const char *moi_st_dtype_name(moi_dtype dtype);
-/* Gives back the pages of a tensor that was read, so that a pass over a large file stays small in memory. */
+/* Gives back the pages of a tensor that was read, so that a pass over a large file stays small in memory.  Reads only data
+ * and bytes, so a part of a tensor can be given back too. */
 MOI_API void moi_st_forget(const moi_st *file, const moi_tensor *tensor);
 
 /* Writes a file under a temporary name beside `path` and renames it when everything is on disk.  Declare every tensor,
- * then write their bytes in the same order in pieces of any size. */
+ * then write their bytes in the same order in pieces of any size.  After an error the writer can only be cancelled.
+ * Errors: ARG (a bad or second name, a type the format lacks, a call too late), SHAPE (more or fewer bytes than declared), IO. */
 typedef struct moi_st_writer moi_st_writer;
 MOI_API moi_status moi_st_writer_create(moi_st_writer **out, const char *path);
 MOI_API moi_status moi_st_writer_metadata(moi_st_writer *writer, const char *key, const char *value);

@@ -22,6 +22,9 @@ static const moii_dtype_info table[] = {
     [MOI_I8] = { "i8", 8, 0, { 0, 0, 0 }, false, 0 },
     [MOI_U8] = { "u8", 8, 0, { 0, 0, 0 }, false, 0 },
     [MOI_BOOL] = { "bool", 8, 0, { 0, 0, 0 }, false, 0 },
+    [MOI_U16] = { "u16", 16, 0, { 0, 0, 0 }, false, 0 },
+    [MOI_U32] = { "u32", 32, 0, { 0, 0, 0 }, false, 0 },
+    [MOI_U64] = { "u64", 64, 0, { 0, 0, 0 }, false, 0 },
 };
 
 const moii_dtype_info *moii_dtype(moi_dtype dtype)
