@@ -52,5 +52,5 @@ static moi_status cpu_sync(moi_ctx *ctx, moi_stream stream)
 
 const moii_backend moii_backend_cpu = {
     .id = MOI_BACKEND_CPU, .name = "cpu", .open = cpu_open, .close = cpu_close,
-    .alloc = cpu_alloc, .release = cpu_release, .sync = cpu_sync,
+    .alloc = cpu_alloc, .release = cpu_release, .sync = cpu_sync, .nn = &moii_nn_cpu,
 };

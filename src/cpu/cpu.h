@@ -8,6 +8,8 @@
 #include "format.h"
 #include "status.h"
 
+extern const struct moii_nn moii_nn_cpu; /* nn_fast.c */
+
 struct moii_isa; /* isa.h: the SIMD bodies of one instruction set */
 
 typedef struct moii_cpu {

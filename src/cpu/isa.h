@@ -5,10 +5,18 @@
 #define MOII_ISA_H
 
 #include "moiety.h"
+#include "nn.h"
 
 typedef struct moii_isa {
     const char *name;
     bool (*available)(void);
+    /* nn_body.h */
+    float (*nn_max)(const float *x, int64_t n);
+    float (*nn_exp_sum)(float *y, const float *x, float scale, float shift, int64_t n);
+    float (*nn_dot)(const float *a, const float *b, int64_t n);
+    void (*nn_scale)(float *y, float s, int64_t n);
+    void (*nn_softmax_backward)(float *ds, const float *p, const float *dp, float delta, float scale, int64_t n);
+    void (*nn_adamw)(float *w, const float *g, float *m, float *v, int64_t n, const moii_adamw *how);
 } moii_isa;
 
 extern const moii_isa moii_isa_generic;

@@ -3,10 +3,16 @@
 #include "isa.h"
 
 #if defined(__x86_64__)
+#include "nn_body.h"
+
 static bool available(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); /* every such machine has F16C too */
 }
 
-const moii_isa moii_isa_avx2 = { .name = "avx2", .available = available };
+const moii_isa moii_isa_avx2 = {
+    .name = "avx2", .available = available,
+    .nn_max = nn_max, .nn_exp_sum = nn_exp_sum, .nn_dot = nn_dot, .nn_scale = nn_scale,
+    .nn_softmax_backward = nn_softmax_backward, .nn_adamw = nn_adamw,
+};
 #endif
