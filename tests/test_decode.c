@@ -295,7 +295,8 @@ static void test_special_weights(void **state)
     (void)state;
     moi_format f[MAX_FORMATS];
     int n = formats(f);
-    static const unsigned char specials[] = { 0x7F, 0xFF, 0x7C, 0xFC, 0x7E, 0x80 };
+    static const unsigned char specials[] = { 0x7F, 0xFF, 0x7C, 0xFC, 0x7E, 0x80 }, e8m0[] = { 255, 254, 240, 0 };
+    static const float f32[] = { NAN, INFINITY, 0x1p110f, 0.0f };
     for (int r = 0; moit_row("moe_decode", r); r++)
         for (int i = 0; i < n * 2 * CONTEXTS; i++) {
             const moi_format *q = &f[i % n];
@@ -308,8 +309,8 @@ static void test_special_weights(void **state)
                 unsigned char *code = (unsigned char *)p.codes[which] + moi_row_bytes(q->elem, (which ? 45 : 70) * (kind & 1 ? 33 : 1)) / 2;
                 if (kind < 6) *code = specials[kind];
                 else if (!p.scales[which]) *(unsigned short *)p.codes[which] = (unsigned short)(kind & 1 ? 0x7F80 : 0xFFC0);
-                else if (q->recipe == MOI_RECIPE_MX32) *(unsigned char *)p.scales[which] = (unsigned char)(kind == 6 ? 255 : kind == 7 ? 254 : kind == 8 ? 240 : 0);
-                else *(float *)p.scales[which] = kind == 6 ? NAN : kind == 7 ? INFINITY : kind == 8 ? 0x1p110f : 0.0f;
+                else if (q->recipe == MOI_RECIPE_MX32) *(unsigned char *)p.scales[which] = e8m0[kind - 6];
+                else *(float *)p.scales[which] = f32[kind - 6];
                 if (kind < 6 || kind != 8 || which) check(contexts[3 - c], moit_row("moe_decode", r), &p);
                 problem_free(&p);
             }
