@@ -3,6 +3,7 @@
 #include "isa.h"
 
 #if defined(__x86_64__)
+#include "dequant_body.h"
 #include "nn_body.h"
 
 static bool available(void)
@@ -14,5 +15,6 @@ const moii_isa moii_isa_avx2 = {
     .name = "avx2", .available = available,
     .nn_max = nn_max, .nn_exp_sum = nn_exp_sum, .nn_dot = nn_dot, .nn_scale = nn_scale,
     .nn_softmax_backward = nn_softmax_backward, .nn_adamw = nn_adamw,
+    .dequant = dequant,
 };
 #endif

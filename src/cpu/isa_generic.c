@@ -2,6 +2,7 @@
  * isa_generic.c: plain C bodies, for any machine. */
 #include "isa.h"
 
+#include "dequant_body.h"
 #include "nn_body.h"
 
 static bool available(void) { return true; }
@@ -10,4 +11,5 @@ const moii_isa moii_isa_generic = {
     .name = "generic", .available = available,
     .nn_max = nn_max, .nn_exp_sum = nn_exp_sum, .nn_dot = nn_dot, .nn_scale = nn_scale,
     .nn_softmax_backward = nn_softmax_backward, .nn_adamw = nn_adamw,
+    .dequant = dequant,
 };

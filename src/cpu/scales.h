@@ -55,4 +55,15 @@ static inline void moii_scales_clear(const moii_scales *s, void *data, int64_t f
         for (int64_t b = from; b < to; b++) moii_scale_put(s, data, r, b, 0);
 }
 
+/* out[i] = the scale of block `block` + i of matrix row `row`: what the dequantising bodies take. */
+static inline void moii_scale_span(const moii_scales *s, int64_t row, int64_t block, int64_t count, float *out)
+{
+    if (s->dtype == MOI_E8M0 && s->format->layout == MOI_LAYOUT_ROW) {
+        const unsigned char *in = (const unsigned char *)s->data + row / s->row_div * s->blocks + block;
+        for (int64_t i = 0; i < count; i++) out[i] = moii_e8m0_decode(in[i]);
+    } else {
+        for (int64_t i = 0; i < count; i++) out[i] = moii_scale_get(s, row, block + i);
+    }
+}
+
 #endif
