@@ -15,6 +15,7 @@ typedef struct cmd {
 } cmd;
 
 int cmd_info(int argc, char **argv);
+int cmd_quantize(int argc, char **argv);
 
 /* Says on stderr what failed, with moi_last_error; returns CMD_FAILED. */
 int cmd_failed(const char *command);

@@ -8,6 +8,7 @@
 
 static const cmd commands[] = {
     { "info", "show the machine, and what each implementation supports", cmd_info },
+    { "quantize", "store a checkpoint's linear weights in 8, 6 or 4 bits", cmd_quantize },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
