@@ -42,7 +42,7 @@ ISA_avx2 := -mavx2 -mfma -mf16c
 
 LIB_SRC  := $(wildcard src/core/*.c src/ops/*.c src/cpu/*.c src/lm/*.c)
 LIB_OBJ  := $(LIB_SRC:%.c=$(OUT)/%.o)
-CLI_OBJ  := $(patsubst %.c,$(OUT)/%.o,$(wildcard cli/*.c))
+CLI_OBJ  := $(patsubst %.c,$(OUT)/%.o,$(wildcard cli/*.c bench/*.c))
 TESTS    := $(patsubst tests/%.c,$(OUT)/tests/%,$(wildcard tests/test_*.c))
 TEST_SUPPORT := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/support*.c))
 EXAMPLES := $(patsubst examples/%.c,$(OUT)/examples/%,$(wildcard examples/*.c))
@@ -76,6 +76,14 @@ $(OUT)/src/%.o: src/%.c
 $(OUT)/cli/%.o: cli/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -I$(OUT)/cli $(CFLAGS_) -c $< -o $@
+$(OUT)/bench/%.o: bench/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -I$(OUT)/bench $(CFLAGS_) -c $< -o $@
+# each bench/shapes/OP.csv as a C string
+$(OUT)/bench/shapes.o: $(OUT)/bench/shapes.inc
+$(OUT)/bench/shapes.inc: $(wildcard bench/shapes/*.csv)
+	@mkdir -p $(@D)
+	@for f in $^; do echo "{ \"$$(basename $$f .csv)\","; sed 's/.*/"&\\n"/' $$f; echo '},'; done >$@
 # rewritten only when the commit changes
 $(OUT)/cli/cmd.o: $(OUT)/cli/build_info.h
 $(OUT)/cli/build_info.h: .FORCE

@@ -14,6 +14,7 @@ typedef struct cmd {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name */
 } cmd;
 
+int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
 

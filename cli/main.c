@@ -7,6 +7,7 @@
 #include "moiety.h"
 
 static const cmd commands[] = {
+    { "bench", "check and time the kernels on this machine", cmd_bench },
     { "info", "show the machine, and what each implementation supports", cmd_info },
     { "quantize", "store a checkpoint's linear weights in 8, 6 or 4 bits", cmd_quantize },
 };

@@ -17,7 +17,7 @@ expect 0 "| operation | row |" $m info --markdown
 MOI_CPU_THREADS=none; export MOI_CPU_THREADS
 expect 1 "MOI_CPU_THREADS must be 1..1024, got 'none'" $m info
 MOI_CPU_THREADS=1
-expect 0 "cpu: 1 threads" $m info
+expect 0 "cpu: 1 thread," $m info
 [ -s err ] && fail "info writes to stderr"
 # every command of --help explains itself
 for c in $($m --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
