@@ -144,7 +144,7 @@ bool bench_ggemm(bench *b, const shapes *s, int line, const char *row)
     const moi_ggemm_desc *d = &j.desc;
     bool by_k = d->grouping == MOI_GROUP_K;
     int64_t m = by_k ? d->m : j.rows, k = by_k ? j.rows : d->k;
-    snprintf(c.name, sizeof c.name, "group %s, %lld groups, %lldx%lldx%lld %s", by_k ? "k" : "m", (long long)d->groups, (long long)m,
+    snprintf(c.name, sizeof c.name, "by %s in %lld groups %lldx%lldx%lld %s", by_k ? "k" : "m", (long long)d->groups, (long long)m,
              (long long)d->n, (long long)k, shapes_text(s, line, "format", "mxfp8"));
     if (moi_ggemm_plan_create(&j.plan, b->ctx, d)) return bench_declined(b, c.op, c.name, row);
     c.row = moi_plan_row(j.plan);

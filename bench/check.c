@@ -39,9 +39,10 @@ double bench_check_product(const double *a, int64_t lda, const double *b, int64_
         free(abs_a);
         free(abs_b);
     }
-    double unit = out == MOI_BF16 ? 0x1p-9 : 0x1p-24; /* half a unit in the last place, relative */
+    double unit = out == MOI_BF16 ? 0x1p-8 : 0x1p-24; /* half a unit in the last place, relative */
     for (int64_t i = 0; i < m * n; i++) {
-        double bound = (double)(k + 4) * 0x1p-24 * sum[i] + unit * fabs(exact[i]) + 0x1p-140;
+        double before = (double)(k + 4) * 0x1p-24 * sum[i]; /* rounding to `out` */
+        double bound = before + unit * (fabs(exact[i]) + before) + 0x1p-140;
         double ratio = fabs(bench_value(out, d, i) - exact[i]) / bound;
         if (!(ratio <= worst)) worst = ratio; /* NaN too */
         if (isnan(worst)) break;

@@ -27,13 +27,25 @@ const char *machine_name(void)
     return name;
 }
 
+/* What the kernel says is shared by these cores; the C library may count every cache of the package. */
+static int64_t kernel_cache_bytes(void)
+{
+    long long kilobytes = 0;
+    char unit = 0;
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
+    if (!file) return 0;
+    int fields = fscanf(file, "%lld%c", &kilobytes, &unit);
+    fclose(file);
+    return fields == 2 && kilobytes > 0 ? (int64_t)kilobytes << (unit == 'M' ? 20 : 10) : 0;
+}
+
 int64_t machine_cache_bytes(void)
 {
-    long bytes = -1;
+    int64_t bytes = kernel_cache_bytes();
 #ifdef _SC_LEVEL3_CACHE_SIZE
-    bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (bytes <= 0) bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
 #endif
-    return bytes > 0 ? (int64_t)bytes : (int64_t)32 << 20;
+    return bytes > 0 ? bytes : (int64_t)32 << 20;
 }
 
 static float *touched(int64_t count) /* pages must exist before anyone times them */

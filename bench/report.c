@@ -8,7 +8,7 @@
 
 const bench_op bench_ops[] = {
     { "quantize", bench_quantize }, { "dequantize", bench_dequantize }, { "gemm", bench_gemm },
-    { "ggemm", bench_ggemm },       { "moe", bench_moe },               { "moe_decode", bench_moe_decode },
+    { "ggemm", bench_ggemm }, { "moe_decode", bench_moe_decode },
 };
 const int bench_op_count = (int)(sizeof bench_ops / sizeof *bench_ops);
 
@@ -63,7 +63,7 @@ bool bench_time(bench *b, const bench_case *c)
     double gflops = c->flops / w.median * 1e-9, gbs = c->bytes / w.median * 1e-9;
     double limit = c->limit->amount / l.median * 1e-9;
     double percent = 100.0 * (strcmp(c->limit->unit, "GB/s") ? gflops : gbs) / limit;
-    printf("%-10s %-20s %-40s %11.1f %11.1f %11.1f %5d %9.2f %8.2f %8.0f%%  (%s: %.1f %s)\n", c->op, c->row, c->name, w.median * 1e6,
+    printf("%-10s %-20s %-40s %11.1f %11.1f %11.1f %5d %9.2f %8.2f %8.1f%%  (%s: %.1f %s)\n", c->op, c->row, c->name, w.median * 1e6,
            w.p10 * 1e6, w.p90 * 1e6, w.count, gflops, gbs, percent, c->limit->name, limit, c->limit->unit);
     fflush(stdout);
     if (b->csv)
