@@ -47,6 +47,7 @@ static void fill_scales(moit_matrix *m, int64_t b, moit_rng *rng)
     if (!m->scale_bytes) return;
     for (int64_t r = 0; r < m->rows; r += is_square(&m->format) ? 128 : 1)
         for (int64_t l = 0; l < depth_used(m); l++) {
+            if (l > 0 && block_of(m, l) == block_of(m, l - 1)) continue;
             int64_t i = scale_place(m, r, block_of(m, l));
             float s = random_scale(m, rng);
             if (m->format.recipe == MOI_RECIPE_BLK128) ((float *)scales_at(m, b))[i] = s;
@@ -95,17 +96,23 @@ void moit_matrix_read(moit_matrix *m)
 {
     double *v = m->values;
     for (int64_t b = 0; b < m->batch; b++)
-        for (int64_t r = 0; r < m->rows; r++)
+        for (int64_t r = 0; r < m->rows; r++) {
+            int64_t block = -1;
+            double scale = 1.0;
             for (int64_t l = 0; l < m->depth; l++, v++) {
                 int64_t i;
                 if (l >= depth_used(m)) continue;
                 void *line = element(m, b, r, l, &i);
                 *v = moi_decode(m->format.elem, line, i);
                 if (!m->scale_bytes) continue;
-                i = scale_place(m, r, block_of(m, l));
-                *v *= m->format.recipe == MOI_RECIPE_BLK128 ? ((float *)scales_at(m, b))[i]
-                                                           : moi_decode(MOI_E8M0, scales_at(m, b), i);
+                int64_t next = block_of(m, l);
+                if (next != block) {
+                    i = scale_place(m, r, block = next);
+                    scale = m->format.recipe == MOI_RECIPE_BLK128 ? ((float *)scales_at(m, b))[i] : moi_decode(MOI_E8M0, scales_at(m, b), i);
+                }
+                *v *= scale;
             }
+        }
 }
 
 void moit_matrix_free(moit_matrix *m)

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_ggemm.c: every row of ggemm, group by group, against sums in double. */
+#include "support_products.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define V(r, e) { (r), (e), MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
+
+static const struct { moi_format a, b; } pairs[] = {
+    { V(MOI_RECIPE_F32, MOI_F32), V(MOI_RECIPE_F32, MOI_F32) },
+    { V(MOI_RECIPE_BF16, MOI_BF16), V(MOI_RECIPE_BF16, MOI_BF16) },
+    { V(MOI_RECIPE_MX32, MOI_E4M3), V(MOI_RECIPE_MX32, MOI_E4M3) },
+    { V(MOI_RECIPE_MX32, MOI_E5M2), V(MOI_RECIPE_MX32, MOI_E2M1) },
+    { V(MOI_RECIPE_MX32, MOI_E3M2), V(MOI_RECIPE_MX32, MOI_E2M3) },
+    { V(MOI_RECIPE_MX32, MOI_INT8), V(MOI_RECIPE_MX32, MOI_E4M3) },
+    { V(MOI_RECIPE_BLK128, MOI_E4M3), V(MOI_RECIPE_BLK128, MOI_E5M2) },
+    { V(MOI_RECIPE_BLK128, MOI_E4M3), { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 } },
+};
+enum { PAIRS = sizeof pairs / sizeof *pairs, MAX_GROUPS = 12 };
+
+/* Sizes of the groups, rows beyond the last group, and the two other sizes. */
+typedef struct shape { int groups; int64_t size[MAX_GROUPS], rest, m, n; } shape;
+static const shape shapes[] = {
+    { 0, { 0 }, 3, 4, 5 },
+    { 1, { 0 }, 0, 4, 5 },
+    { 1, { 37 }, 2, 5, 6 },
+    { 3, { 0, 0, 0 }, 4, 3, 5 },
+    { 4, { 1, 0, 33, 31 }, 0, 7, 18 },
+    { 4, { 0, 0, 90, 0 }, 0, 17, 12 }, /* all to one expert */
+    { 5, { 32, 64, 128, 5, 0 }, 7, 3, 10 },
+    { 12, { 3, 17, 1, 0, 2, 40, 8, 5, 5, 6, 130, 31 }, 1, 10, 7 },
+    { 3, { 129, 1, 257 }, 0, 1, 3 },
+    { 3, { 6, 0, 9 }, 0, 2, 131 }, /* more than one square per expert */
+    { 2, { 5, 6 }, 1, 0, 4 },
+    { 2, { 5, 6 }, 1, 4, 0 },
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+static const shape large = { 6, { 530, 2, 0, 60, 515, 3 }, 1, 40, 70 };
+
+typedef struct job {
+    moit_matrix a, b;
+    moi_ggemm_desc desc;
+    moi_plan *plan;
+    const shape *s;
+    int64_t *offsets, rows, lines, ldd; /* lines: rows of D, over all groups */
+    float *before;
+    void *d;
+} job;
+
+static float result_get(const job *j, int64_t line, int64_t col)
+{
+    return moi_decode(j->desc.out, (char *)j->d + line * moi_row_bytes(j->desc.out, j->ldd), col);
+}
+
+/* desc.grouping, formats, orders, out, accumulate and pads are set before. */
+static void job_open(job *j, const char *row, const shape *s, int64_t k, moit_rng *rng)
+{
+    int by_rows = j->desc.grouping == MOI_GROUP_M;
+    j->s = s;
+    j->offsets = malloc((size_t)(s->groups + 1) * sizeof *j->offsets); /* exactly: reading more is found */
+    j->offsets[0] = 0;
+    for (int g = 0; g < s->groups; g++) j->offsets[g + 1] = j->offsets[g] + s->size[g];
+    j->rows = j->offsets[s->groups] + s->rest;
+    j->a.rows = by_rows ? j->rows : s->m, j->a.depth = by_rows ? k : j->rows;
+    j->b.rows = s->n, j->b.depth = j->a.depth;
+    if (by_rows) j->b.batch = s->groups;
+    else j->a.groups = j->b.groups = s->groups, j->a.offsets = j->b.offsets = j->offsets;
+    moit_matrix_make(&j->a, rng);
+    moit_matrix_make(&j->b, rng);
+    j->desc.size = sizeof j->desc, j->desc.row = row, j->desc.groups = s->groups, j->desc.max_rows = j->rows + 2;
+    j->desc.a = j->a.format, j->desc.b = j->b.format, j->desc.a_order = j->a.order, j->desc.b_order = j->b.order;
+    j->desc.n = s->n, j->desc.m = by_rows ? 0 : s->m, j->desc.k = by_rows ? k : 0;
+    moit_ok(moi_ggemm_plan_create(&j->plan, moit_ctx(0), &j->desc));
+    assert_string_equal(moi_plan_row(j->plan), row);
+    j->lines = by_rows ? j->rows : s->groups * s->m;
+    j->ldd = s->n + j->a.pad;
+    int64_t bytes = j->lines * moi_row_bytes(j->desc.out, j->ldd);
+    j->d = moit_alloc(bytes);
+    memset(j->d, 0xFF, (size_t)bytes);
+    j->before = calloc((size_t)(j->lines * s->n) + 1, sizeof(float));
+    for (int64_t i = 0; i < j->lines * s->n && j->desc.accumulate; i++) {
+        j->before[i] = 100.0f * moit_normal(rng);
+        ((float *)j->d)[i / s->n * j->ldd + i % s->n] = j->before[i];
+    }
+}
+
+static void job_run(job *j)
+{
+    void *w = moit_workspace(j->plan);
+    moi_ggemm_args args = { .size = sizeof args, .rows = j->rows, .offsets = j->offsets, .a = moit_operand(&j->a), .b = moit_operand(&j->b),
+                            .d = j->d, .ldd = j->a.pad ? j->ldd : 0 };
+    moit_ok(moi_ggemm_run(j->plan, &args, w, moi_plan_workspace_bytes(j->plan), NULL));
+    moit_free(w);
+}
+
+static void job_close(job *j)
+{
+    moit_matrix_free(&j->a);
+    moit_matrix_free(&j->b);
+    moit_free(j->d);
+    free(j->before);
+    free(j->offsets);
+    moi_plan_free(j->plan);
+}
+
+/* One element: line of D, group, row of A, rows of depth. */
+static double check_element(const job *j, int64_t line, int64_t g, int64_t i, int64_t col, int64_t l0, int64_t l1, int strict)
+{
+    int64_t k = j->a.depth;
+    double sum = j->before[line * j->s->n + col], magnitude = fabs(sum);
+    const double *va = j->a.values + i * k, *vb = j->b.values + ((j->b.batch > 1 || j->desc.grouping == MOI_GROUP_M ? g * j->s->n : 0) + col) * k;
+    for (int64_t l = l0; l < l1; l++) {
+        double p = va[l] * vb[l];
+        sum += p, magnitude += fabs(p);
+    }
+    double e = moit_product_error(j->desc.out, result_get(j, line, col), sum, magnitude, l1 - l0, strict);
+    if (!(e <= 1.0))
+        fail_msg("%s GROUP_%c %s x %s, %d groups, orders %d %d, layouts %d %d, out %s: group %lld D[%lld][%lld] = %g, exact %g: %g of the bound",
+                 moi_plan_row(j->plan), j->desc.grouping == MOI_GROUP_M ? 'M' : 'K', moi_dtype_name(j->desc.a.elem),
+                 moi_dtype_name(j->desc.b.elem), j->s->groups, j->desc.a_order, j->desc.b_order, j->desc.a.layout, j->desc.b.layout,
+                 moi_dtype_name(j->desc.out), (long long)g, (long long)line, (long long)col, (double)result_get(j, line, col), sum, e);
+    return e;
+}
+
+/* Largest ratio to the bound; rows of no group and padding must be as they were. */
+static double job_check(const job *j, int strict)
+{
+    double worst = 0.0;
+    int by_rows = j->desc.grouping == MOI_GROUP_M;
+    for (int64_t g = 0; g < j->s->groups; g++) {
+        int64_t from = j->offsets[g], to = j->offsets[g + 1];
+        for (int64_t i = by_rows ? from : 0; i < (by_rows ? to : j->s->m); i++)
+            for (int64_t c = 0; c < j->s->n; c++)
+                worst = fmax(worst, check_element(j, by_rows ? i : g * j->s->m + i, g, i, c, by_rows ? 0 : from, by_rows ? j->desc.k : to, strict));
+    }
+    for (int64_t line = 0; line < j->lines; line++) {
+        const unsigned char *p = (const unsigned char *)j->d + line * moi_row_bytes(j->desc.out, j->ldd);
+        int untouched = by_rows && line >= j->offsets[j->s->groups];
+        for (int64_t c = 0; c < j->s->n && untouched && j->desc.accumulate; c++)
+            assert_true(result_get(j, line, c) == j->before[line * j->s->n + c]);
+        int64_t first = untouched && !j->desc.accumulate ? 0 : moi_row_bytes(j->desc.out, j->s->n);
+        for (int64_t i = first; i < moi_row_bytes(j->desc.out, j->ldd); i++) assert_int_equal(p[i], 0xFF);
+    }
+    return worst;
+}
+
+/* 0 where the combination does not exist; else sets the job up but does not open it. */
+static int job_set(job *j, moi_grouping grouping, int pair, int variant, int mode)
+{
+    moi_format *a = &j->a.format, *b = &j->b.format;
+    *a = pairs[pair].a, *b = pairs[pair].b;
+    if (grouping == MOI_GROUP_K && b->block == MOI_BLOCK_SQUARE) return 0;
+    if (a->recipe <= MOI_RECIPE_BF16) {
+        j->a.order = (moi_order)(grouping == MOI_GROUP_K && (variant & 1)), j->b.order = (moi_order)(variant >> 1 & 1);
+    } else {
+        a->layout = (moi_layout)(variant % 3), b->layout = (moi_layout)((variant + pair) % 3);
+        if (a->recipe == MOI_RECIPE_BLK128) {
+            if (a->layout == MOI_LAYOUT_TILED) a->layout = MOI_LAYOUT_COL;
+            if (b->layout == MOI_LAYOUT_TILED) b->layout = MOI_LAYOUT_COL;
+        }
+    }
+    j->desc.grouping = grouping, j->desc.out = mode == 2 ? MOI_BF16 : MOI_F32, j->desc.accumulate = mode == 1;
+    j->a.pad = variant % 2 * 5, j->b.pad = variant / 2 * 3;
+    return 1;
+}
+
+static double one(const char *row, moi_grouping grouping, int pair, int variant, int mode, const shape *s, int64_t k)
+{
+    job j;
+    memset(&j, 0, sizeof j);
+    moit_rng rng = moit_seed("ggemm", (uint64_t)(((int)grouping * 16 + pair) * 4 + variant) * 64 + (uint64_t)(mode + s->n * 4));
+    if (!job_set(&j, grouping, pair, variant, mode)) return 0.0;
+    job_open(&j, row, s, k, &rng);
+    job_run(&j);
+    double worst = job_check(&j, strcmp(row, "ggemm_ref") == 0);
+    job_close(&j);
+    return worst;
+}
+
+/* P:ggemm.bound, P:guard, P:empty */
+static void test_bound(void **state)
+{
+    (void)state;
+    static const int64_t depths[] = { 64, 33, 0, 160, 1 };
+    const char *row;
+    for (int i = 0; (row = moit_row("ggemm", i)); i++)
+        for (int grouping = 0; grouping < 2; grouping++) {
+            double worst = 0.0;
+            for (int pair = 0; pair < PAIRS; pair++)
+                for (int variant = 0; variant < 4; variant++)
+                    for (int mode = 0; mode < 3; mode++)
+                        for (int s = 0; s < SHAPES; s++)
+                            worst = fmax(worst, one(row, (moi_grouping)grouping, pair, variant, mode, &shapes[s], depths[(s + pair) % 5]));
+            printf("%s GROUP_%c: at most %.3f of the bound\n", row, grouping ? 'K' : 'M', worst);
+        }
+}
+
+static void test_bound_large(void **state)
+{
+    (void)state;
+    for (int i = 0; moit_row("ggemm", i); i++)
+        for (int c = 0; c < PAIRS * 2 && strcmp(moit_row("ggemm", i), "ggemm_ref"); c++)
+            one(moit_row("ggemm", i), (moi_grouping)(c & 1), c / 2, c / 2 % 4, c % 3, &large, 550);
+}
+
+/* P:ggemm.nan: within a group as gemm, and never into another group. */
+static void test_nan(void **state)
+{
+    (void)state;
+    static const shape s = { 5, { 7, 0, 40, 2, 33 }, 2, 9, 11 };
+    const char *row;
+    for (int i = 0; (row = moit_row("ggemm", i)); i++)
+        for (int c = 0; c < PAIRS * 2 * 2 * 3; c++) {
+            job j;
+            memset(&j, 0, sizeof j);
+            moit_rng rng = moit_seed("ggemm nan", (uint64_t)c);
+            moi_grouping grouping = (moi_grouping)(c & 1);
+            if (!job_set(&j, grouping, c / 4 % PAIRS, c / 4 / PAIRS, 0)) continue;
+            job_open(&j, row, &s, 70, &rng);
+            moit_matrix *m = c & 2 ? &j.b : &j.a;
+            int64_t at = moit_below(&rng, grouping == MOI_GROUP_M && m == &j.a ? 82 : m->rows);
+            int64_t l = moit_below(&rng, grouping == MOI_GROUP_M ? 70 : 82);
+            int by_element = m->format.recipe != MOI_RECIPE_MX32 || m->format.elem == MOI_E4M3 || m->format.elem == MOI_E5M2;
+            if (by_element && c % 3) moit_matrix_set(m, at, l, m->format.recipe <= MOI_RECIPE_BF16 ? INFINITY : NAN);
+            else if (m->scale_bytes) moit_matrix_set_scale(m, at, l, NAN);
+            else moit_matrix_set(m, at, l, NAN);
+            moit_matrix_read(m);
+            job_run(&j);
+            job_check(&j, strcmp(row, "ggemm_ref") == 0); /* compares NaN with NaN, number with number */
+            int64_t bad = 0;
+            for (int64_t e = 0; e < j.lines * s.n; e++) {
+                if (grouping == MOI_GROUP_M && e / s.n >= 82) continue;
+                float x = result_get(&j, e / s.n, e % s.n);
+                bad += !isfinite(x);
+            }
+            assert_true(bad > 0 && bad <= (m == &j.a ? s.n : 40 * (m->format.block == MOI_BLOCK_SQUARE ? s.n : 1)));
+            job_close(&j);
+        }
+}
+
+/* P:det */
+static void test_deterministic(void **state)
+{
+    (void)state;
+    const char *row;
+    for (int i = 0; (row = moit_row("ggemm", i)); i++)
+        for (int c = 0; c < 6; c++) {
+            job j;
+            memset(&j, 0, sizeof j);
+            moit_rng rng = moit_seed("ggemm det", 1);
+            job_set(&j, (moi_grouping)(c & 1), c / 2 * 2, 0, 0);
+            job_open(&j, row, &shapes[7], 100, &rng);
+            job_run(&j);
+            size_t bytes = (size_t)(j.lines * j.ldd) * sizeof(float);
+            void *first = malloc(bytes);
+            memcpy(first, j.d, bytes);
+            for (int again = 0; again < 3; again++) {
+                job_run(&j);
+                assert_memory_equal(first, j.d, bytes);
+            }
+            free(first);
+            job_close(&j);
+        }
+}
+
+/* The reference by hand: two groups cut the reduction at 33, so the second one's blocks begin at 33 / 32 + 1 = 2. */
+static void test_by_hand(void **state)
+{
+    (void)state;
+    _Alignas(16) unsigned char a[48], b[48], sa[16] = { 127, 128, 129, 0xFF }, sb[16] = { 127, 127, 127, 0xFF };
+    _Alignas(16) float d[4] = { 0 };
+    static const int64_t offsets[] = { 0, 33, 40 };
+    memset(a, 0x38, sizeof a); /* ones */
+    memset(b, 0x38, sizeof b);
+    moi_ggemm_desc desc = MOI_GGEMM_DESC_INIT;
+    desc.row = "ggemm_ref", desc.grouping = MOI_GROUP_K, desc.a = desc.b = MOI_FORMAT_MXFP8;
+    desc.groups = 2, desc.max_rows = 40, desc.m = 1, desc.n = 1;
+    moi_ggemm_args args = { .size = sizeof args, .rows = 40, .offsets = offsets, .a = { a, sa, 0 }, .b = { b, sb, 0 }, .d = d };
+    moi_plan *plan;
+    moit_ok(moi_ggemm_plan_create(&plan, moit_ctx(1), &desc));
+    moit_ok(moi_ggemm_run(plan, &args, NULL, 0, NULL));
+    moi_plan_free(plan);
+    assert_true(d[0] == 32.0f + 2.0f);
+    assert_true(d[1] == 7.0f * 4.0f);
+    assert_true(d[2] == 0.0f);
+}
+
+static void test_plan_errors(void **state)
+{
+    (void)state;
+    moi_plan *plan;
+    moi_ggemm_desc d = MOI_GGEMM_DESC_INIT, ok;
+    d.a = d.b = MOI_FORMAT_BF16, d.groups = 2, d.max_rows = 8, d.m = d.n = d.k = 4;
+    ok = d;
+    moit_refused(moi_ggemm_plan_create(&plan, NULL, &d), MOI_ERR_ARG, "ctx is NULL");
+    d.grouping = (moi_grouping)2;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "got 2");
+    d = ok, d.a_order = MOI_MN_MAJOR;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "a_order must be K_MAJOR for GROUP_M");
+    d = ok, d.grouping = MOI_GROUP_K, d.a = MOI_FORMAT_BLK128_ACT, d.b = MOI_FORMAT_BLK128_WEIGHT;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "b.block must be VECTOR for GROUP_K");
+    d = ok, d.a = MOI_FORMAT_F32;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "ggemm plan: a and b must have one recipe");
+    d = ok, d.groups = -1;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_SHAPE, "must be >= 0, got -1");
+    assert_null(plan);
+}
+
+static void test_run_errors(void **state)
+{
+    (void)state;
+    static _Alignas(128) unsigned char zeros[4096];
+    static _Alignas(128) float d[64];
+    static const int64_t good[] = { 0, 3, 6 }, late[] = { 1, 3, 6 }, back[] = { 0, 4, 3 }, far[] = { 0, 3, 9 };
+    for (int i = 0; moit_row("ggemm", i); i++) {
+        moi_plan *plan;
+        moi_ggemm_desc desc = MOI_GGEMM_DESC_INIT;
+        desc.row = moit_row("ggemm", i), desc.a = desc.b = MOI_FORMAT_MXFP8, desc.groups = 2, desc.max_rows = 8, desc.n = 4, desc.k = 32;
+        moit_ok(moi_ggemm_plan_create(&plan, moit_ctx(0), &desc));
+        int64_t bytes = moi_plan_workspace_bytes(plan);
+        void *w = moit_workspace(plan);
+        moi_ggemm_args ok = { .size = sizeof ok, .rows = 8, .offsets = good, .a = { zeros, zeros, 0 }, .b = { zeros, zeros, 0 }, .d = d }, a = ok;
+        for (int e = 0; e < 64; e++) d[e] = 5.0f;
+        a.rows = 9;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_SHAPE, "rows must be 0..8, got 9");
+        a = ok, a.offsets = NULL;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "offsets is NULL");
+        a = ok, a.offsets = late;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "offsets[0] must be 0, got 1");
+        a = ok, a.offsets = back;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "offsets must ascend, got 3 behind 4 at 2");
+        a = ok, a.offsets = far;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "must be <= rows = 8, got 9");
+        a = ok, a.b.data = NULL;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "ggemm run: b: data is NULL");
+        a = ok, a.a.scale = NULL;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "ggemm run: a: scale is NULL");
+        a = ok, a.d = (char *)d + 4;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ALIGN, "ggemm run: d");
+        for (int e = 0; e < 64; e++) assert_true(d[e] == 5.0f);
+        moit_free(w);
+        moi_plan_free(plan);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_by_hand), cmocka_unit_test(test_bound), cmocka_unit_test(test_bound_large), cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_deterministic), cmocka_unit_test(test_plan_errors), cmocka_unit_test(test_run_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
