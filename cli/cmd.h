@@ -16,6 +16,7 @@ typedef struct cmd {
 
 int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
 
 /* Says on stderr what failed, with moi_last_error; returns CMD_FAILED. */

@@ -9,6 +9,7 @@
 static const cmd commands[] = {
     { "bench", "check and time the kernels on this machine", cmd_bench },
     { "info", "show the machine, and what each implementation supports", cmd_info },
+    { "inspect", "list the tensors of a checkpoint: shapes, ranges, errors", cmd_inspect },
     { "quantize", "store a checkpoint's linear weights in 8, 6 or 4 bits", cmd_quantize },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
