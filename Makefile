@@ -26,8 +26,9 @@ BLAS_KIND := serial
 endif
 ifeq ($(VARIANT),fuzz)
 CC       := clang
-SAN      := -fsanitize=fuzzer-no-link,address,undefined
+SAN      := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 OPT      := -O1 -g
+BLAS_KIND := serial
 endif
 
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes $(if $(WERROR),-Werror)
@@ -105,6 +106,12 @@ $(OUT)/tests/test_%: $(OUT)/tests/test_%.o $(TEST_SUPPORT) $(OUT)/libmoiety.a
 $(OUT)/examples/%: examples/%.c $(OUT)/libmoiety.a
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS_) $^ -o $@ $(LDLIBS)
+
+# VARIANT=fuzz: the readers of files as libFuzzer programs (tools/fuzz runs them); no row is reached, so neither BLAS nor OpenMP
+$(OUT)/fuzz_%: tests/fuzz/fuzz_%.c $(OUT)/libmoiety.a
+	$(CC) $(CPPFLAGS) -Isrc/core -Isrc/lm $(STRICT) $(OPT) $(WARN) -fsanitize=fuzzer $(SAN) $(filter %.c %.a,$^) -o $@ -ljansson -lm
+.PHONY: fuzz
+fuzz: $(patsubst tests/fuzz/%.c,$(OUT)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
 checks:
 	tools/check_layers
