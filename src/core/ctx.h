@@ -18,6 +18,8 @@ typedef struct moii_backend {
     moi_status (*alloc)(moi_ctx *ctx, int64_t bytes, void **out);
     void (*release)(moi_ctx *ctx, void *p);
     moi_status (*sync)(moi_ctx *ctx, moi_stream stream);
+    /* Enqueues a copy of a few host bytes, which may be gone when the call returns. */
+    moi_status (*put)(moi_ctx *ctx, void *device, const void *host, int64_t bytes, moi_stream stream);
     const struct moii_nn *nn; /* what the model needs beside the public operations */
 } moii_backend;
 

@@ -50,7 +50,14 @@ static moi_status cpu_sync(moi_ctx *ctx, moi_stream stream)
     return MOI_OK;
 }
 
+static moi_status cpu_put(moi_ctx *ctx, void *device, const void *host, int64_t bytes, moi_stream stream)
+{
+    (void)ctx, (void)stream;
+    memcpy(device, host, (size_t)bytes);
+    return MOI_OK;
+}
+
 const moii_backend moii_backend_cpu = {
     .id = MOI_BACKEND_CPU, .name = "cpu", .open = cpu_open, .close = cpu_close,
-    .alloc = cpu_alloc, .release = cpu_release, .sync = cpu_sync, .nn = &moii_nn_cpu,
+    .alloc = cpu_alloc, .release = cpu_release, .sync = cpu_sync, .put = cpu_put, .nn = &moii_nn_cpu,
 };
