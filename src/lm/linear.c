@@ -49,12 +49,12 @@ static moi_status plan_gemm(moi_plan **out, moi_ctx *ctx, moi_format a, moi_orde
     return moi_gemm_plan_create(out, ctx, &d);
 }
 
-static moi_status plan_all(moii_linear *l, moi_ctx *ctx, bool backward_weights)
+static moi_status plan_all(moii_linear *l, moi_ctx *ctx)
 {
     const uint32_t both = l->plain ? MOI_WANT_ROWWISE : MOI_WANT_ROWWISE | MOI_WANT_COLWISE;
     const moi_order t = l->plain ? MOI_MN_MAJOR : MOI_K_MAJOR; /* how a transposed operand is read */
     const int64_t n = l->max_tokens;
-    MOII_TRY(plan_quantize(&l->quantize_w, ctx, l->weight, backward_weights ? both : MOI_WANT_ROWWISE, l->out, l->in));
+    MOII_TRY(plan_quantize(&l->quantize_w, ctx, l->weight, l->both_weights ? both : MOI_WANT_ROWWISE, l->out, l->in));
     MOII_TRY(plan_quantize(&l->quantize_x, ctx, l->act, l->backward ? both : MOI_WANT_ROWWISE, n, l->in));
     MOII_TRY(plan_gemm(&l->fprop, ctx, l->act, MOI_K_MAJOR, l->weight, MOI_K_MAJOR, false, n, l->out, l->in));
     if (!l->backward) return MOI_OK;
@@ -66,9 +66,9 @@ static moi_status plan_all(moii_linear *l, moi_ctx *ctx, bool backward_weights)
 moi_status moii_linear_create(moii_linear *l, moi_ctx *ctx, const moi_lm_options *options, int64_t in, int64_t out, int64_t max_tokens,
                               bool backward, bool backward_weights)
 {
-    *l = (moii_linear){ .in = in, .out = out, .max_tokens = max_tokens, .backward = backward };
+    *l = (moii_linear){ .in = in, .out = out, .max_tokens = max_tokens, .backward = backward, .both_weights = backward_weights };
     set_formats(l, options);
-    moi_status status = plan_all(l, ctx, backward_weights);
+    moi_status status = plan_all(l, ctx);
     if (status) moii_linear_free(l);
     return status;
 }
@@ -80,7 +80,7 @@ void moii_linear_free(moii_linear *l)
     *l = (moii_linear){ 0 };
 }
 
-int64_t moii_linear_prepared_bytes(const moii_linear *l) { return bytes_of(w_rows(l)) + (l->plain ? 0 : bytes_of(w_t(l))); }
+int64_t moii_linear_prepared_bytes(const moii_linear *l) { return bytes_of(w_rows(l)) + (l->both_weights && !l->plain ? bytes_of(w_t(l)) : 0); }
 int64_t moii_linear_saved_bytes(const moii_linear *l) { return l->plain ? bytes_of(x_rows(l, l->max_tokens)) : bytes_of(x_t(l)); }
 
 static int64_t workspace_bytes(const moii_linear *l)
@@ -110,7 +110,7 @@ moi_status moii_linear_prepare(const moii_linear *l, const float *w, void *prepa
 {
     moi_quantize_args a = { .size = sizeof a, .rows = l->out, .in = { w, NULL, 0 } };
     a.rowwise = result(w_rows(l), prepared);
-    if (!l->plain) a.colwise = result(w_t(l), (char *)prepared + bytes_of(w_rows(l)));
+    if (l->both_weights && !l->plain) a.colwise = result(w_t(l), (char *)prepared + bytes_of(w_rows(l)));
     return moi_quantize_run(l->quantize_w, &a, space.at, space.bytes, NULL);
 }
 

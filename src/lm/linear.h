@@ -11,6 +11,7 @@
 typedef struct moii_linear {
     int64_t in, out, max_tokens;
     bool backward;
+    bool both_weights; /* weights are prepared for dgrad too */
     bool plain; /* no scales: one form serves all products */
     moi_format act, weight, grad;
     moi_plan *quantize_x, *quantize_w, *quantize_dy, *fprop, *dgrad, *wgrad;

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * lm.h: a model and what runs it.
+ *
+ * moi_lm       FP32 masters, and the recipe's forms of them ("prepared"), made again when the masters changed.
+ * moii_exec    plans, activations and workspace for a bounded number of tokens; one for training, one for evaluation, one per
+ *              session.  It never changes the model but for its prepared weights. */
+#ifndef MOII_LM_H
+#define MOII_LM_H
+
+#include "ctx.h"
+#include "linear.h"
+#include "moiety_lm.h"
+#include "nn.h"
+#include "params.h"
+
+typedef struct moii_exec moii_exec;
+
+struct moi_lm {
+    moi_ctx *ctx;
+    moi_lm_config config;
+    moi_lm_options options;
+    moii_params params;
+    float *weights;
+    uint64_t version; /* raised when the weights change */
+    bool trained;     /* a trainer exists or existed: prepared weights have their forms for the backward pass */
+    void *prepared;
+    int64_t prepared_bytes;
+    uint64_t prepared_version;
+    moii_exec *eval; /* the last one, for moi_lm_evaluate */
+};
+
+/* The FP32 head in pieces of rows, so that logits stay small. */
+typedef struct moii_head {
+    int64_t chunk, rows;
+    float *logits; /* [chunk, vocab] */
+    float *loss;   /* [rows] */
+    moi_plan *fprop, *dgrad, *wgrad, *wgrad_rest;
+} moii_head;
+
+/* What one layer keeps for its backward pass. */
+typedef struct moii_saved {
+    float *x, *rstd1;              /* [t, h], [t] */
+    void *qkv_x;                   /* moii_linear_saved_bytes */
+    float *qkv;                    /* [t, q + 2 kv], before the norms */
+    float *qk, *rstd_q, *rstd_k;   /* [t, q + kv] normed and rotated */
+    float *lse, *attention;        /* [b, heads, s], [t, q] */
+    void *o_x;
+    float *mid, *rstd2, *normed;   /* [t, h], [t], [t, h] */
+    void *moe;
+} moii_saved;
+
+struct moii_exec {
+    moi_lm *lm;
+    int64_t max_tokens, positions; /* rows of cos_sin */
+    bool training;
+    int64_t batch, seq; /* training: fixed */
+    moii_linear qkv, o;
+    moi_plan *moe[2]; /* dense, sparse; NULL where the model has no such layer */
+    moii_head head;
+    float *cos_sin;
+    char *arena;
+    int64_t arena_bytes;
+    moii_saved *layers; /* one per layer in training, else all the same */
+    float *normed, *branch, *final, *rstd_final; /* [t, h] each, [t] */
+    float *aux;                                  /* [layers] */
+    float *d_x, *d_branch, *d_heads, *d_qkv;     /* backward: [t, h], [t, h], [t, max(q, h)], [t, q + 2 kv] */
+    float *d_qk;                                 /* [t, q + kv] */
+    moii_space space;
+};
+
+/* A KV cache that a forward pass appends to; layer l at l * stride floats: [room, kv]. */
+typedef struct moii_cache {
+    float *k, *v;
+    int64_t stride, past;
+} moii_cache;
+
+struct moii_decode; /* decode.h */
+
+typedef struct moii_input {
+    const int32_t *ids; /* [batch * seq] */
+    int64_t batch, seq;
+    const moii_cache *cache;          /* batch is 1; NULL: none */
+    const struct moii_decode *decode; /* one token: experts through moi_moe_decode; NULL: moi_moe */
+} moii_input;
+
+/* training: for exactly batch x seq tokens; else for up to batch * seq tokens and `positions` positions. */
+moi_status moii_exec_create(moii_exec **out, moi_lm *lm, int64_t batch, int64_t seq, int64_t positions, bool training);
+void moii_exec_free(moii_exec *exec);
+/* Makes the prepared weights if they are missing or old. */
+moi_status moii_exec_prepare(moii_exec *exec);
+/* Where layer l's prepared weights lie. */
+typedef struct moii_prepared { char *qkv, *o, *moe; } moii_prepared;
+moii_prepared moii_exec_prepared(const moii_exec *exec, int64_t layer);
+
+/* exec->final = final norm of the last layer's output; exec->aux if training. */
+moi_status moii_forward(moii_exec *exec, const moii_input *input);
+/* Gradients of everything behind exec->final, from exec->d_branch = its gradient.  Added to `grads`. */
+moi_status moii_backward(moii_exec *exec, const moii_input *input, float *grads);
+
+moi_status moii_head_create(moii_head *head, const moi_lm *lm, int64_t rows, bool training);
+void moii_head_free(moii_head *head);
+int64_t moii_head_workspace(const moii_head *head);
+/* logits [rows, vocab] of rows of x */
+moi_status moii_head_logits(const moii_head *head, const moi_lm *lm, const float *x, int64_t rows, float *logits, moii_space space);
+/* Mean loss over rows.  grads (the model's, or NULL): added to; d_x [rows, h] is then overwritten.  logits: [rows, vocab] or NULL. */
+moi_status moii_head_loss(const moii_head *head, const moi_lm *lm, const float *x, int64_t rows, const int32_t *targets, double *loss,
+                          float *logits, float *grads, float *d_x, moii_space space);
+
+/* A model whose weights are not set.  config and options are checked already. */
+moi_status moii_lm_alloc(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config, const moi_lm_options *options);
+moi_status moii_check_tokens(const moi_lm *lm, const char *call, const int32_t *tokens, int64_t count);
+/* Splits rows of seq + 1 tokens into ids and targets, [batch * seq] each. */
+void moii_split_tokens(const int32_t *tokens, int64_t batch, int64_t seq, int32_t *ids, int32_t *targets);
+
+static inline const moii_nn *moii_nn_of(const moi_lm *lm) { return lm->ctx->backend->nn; }
+static inline int64_t moii_q_width(const moi_lm_config *c) { return c->num_attention_heads * c->head_dim; }
+static inline int64_t moii_kv_width(const moi_lm_config *c) { return c->num_key_value_heads * c->head_dim; }
+
+#endif
