@@ -85,11 +85,11 @@ static moi_status build(moii_decode *d, moi_lm *lm)
         if (!d->kinds[y->sparse].experts) MOII_TRY(plan_kind(d, lm, y));
     }
     d->bytes = layer_at(d, lm, lm->config.num_hidden_layers);
-    MOII_TRY(moi_buf_alloc(lm->ctx, d->bytes, (void **)&d->weights));
+    MOII_TRY(moii_alloc(lm->ctx, d->bytes, &d->weights));
     const int64_t sizes[] = { h * 4, e * 4, e * 4, k * 4, k * 4, workspace_bytes(d) };
     int64_t at[7] = { 0 };
     for (int i = 0; i < 6; i++) at[i + 1] = at[i] + moii_round_up(sizes[i], MOII_BUFFER_ALIGN);
-    MOII_TRY(moi_buf_alloc(lm->ctx, at[6], (void **)&d->scratch));
+    MOII_TRY(moii_alloc(lm->ctx, at[6], &d->scratch));
     d->x_half = d->scratch;
     d->logits = (float *)(void *)(d->scratch + at[1]);
     d->probs = (float *)(void *)(d->scratch + at[2]);

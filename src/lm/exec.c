@@ -121,7 +121,7 @@ static moi_status build(moii_exec *x)
     space = moii_max(moii_max(space, moii_head_workspace(&x->head)), attention_space(x));
     carve sizes = { NULL, 0 };
     carve_all(x, &sizes, space);
-    MOII_TRY(moi_buf_alloc(lm->ctx, sizes.used, (void **)&x->arena));
+    MOII_TRY(moii_alloc(lm->ctx, sizes.used, &x->arena));
     x->arena_bytes = sizes.used;
     carve places = { x->arena, 0 };
     carve_all(x, &places, space);

@@ -34,8 +34,8 @@ moi_status moii_head_create(moii_head *p, const moi_lm *lm, int64_t rows, bool t
     p->rows = rows;
     p->chunk = moii_min(moii_max(moii_min(fit, CHUNK_MOST), CHUNK_LEAST), moii_max(rows, 1));
     MOII_TRY(plan_all(p, lm, training));
-    MOII_TRY(moi_buf_alloc(lm->ctx, p->chunk * lm->config.vocab_size * 4, (void **)&p->logits));
-    return moi_buf_alloc(lm->ctx, rows * 4, (void **)&p->loss);
+    MOII_TRY(moii_alloc(lm->ctx, p->chunk * lm->config.vocab_size * 4, &p->logits));
+    return moii_alloc(lm->ctx, rows * 4, &p->loss);
 }
 
 void moii_head_free(moii_head *p)

@@ -7,6 +7,8 @@
 #ifndef MOII_LM_H
 #define MOII_LM_H
 
+#include <string.h>
+
 #include "ctx.h"
 #include "linear.h"
 #include "moiety_lm.h"
@@ -111,6 +113,15 @@ moi_status moii_lm_alloc(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config
 moi_status moii_check_tokens(const moi_lm *lm, const char *call, const int32_t *tokens, int64_t count);
 /* Splits rows of seq + 1 tokens into ids and targets, [batch * seq] each. */
 void moii_split_tokens(const int32_t *tokens, int64_t batch, int64_t seq, int32_t *ids, int32_t *targets);
+
+/* moi_buf_alloc into a pointer of any type: `at` is the address of one. */
+static inline moi_status moii_alloc(moi_ctx *ctx, int64_t bytes, void *at)
+{
+    void *p;
+    moi_status status = moi_buf_alloc(ctx, bytes, &p);
+    memcpy(at, &p, sizeof p);
+    return status;
+}
 
 static inline const moii_nn *moii_nn_of(const moi_lm *lm) { return lm->ctx->backend->nn; }
 static inline int64_t moii_q_width(const moi_lm_config *c) { return c->num_attention_heads * c->head_dim; }

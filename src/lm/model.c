@@ -20,7 +20,7 @@ moi_status moii_lm_alloc(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config
     lm->version = 1;
     moi_status status = ctx->backend->nn ? MOI_OK : moii_fail(MOI_ERR_UNSUPPORTED, "moi_lm: the %s back end runs no models", ctx->backend->name);
     if (!status) status = moii_params_layout(&lm->params, config);
-    if (!status) status = moi_buf_alloc(ctx, lm->params.floats * 4, (void **)&lm->weights);
+    if (!status) status = moii_alloc(ctx, lm->params.floats * 4, &lm->weights);
     if (status) moi_lm_free(lm);
     else *out = lm;
     return status;

@@ -21,7 +21,7 @@ static moi_status build(moi_session *s)
 {
     const moi_lm_config *c = &s->lm->config;
     const int64_t kv = c->num_hidden_layers * s->room * moii_kv_width(c);
-    MOII_TRY(moi_buf_alloc(s->lm->ctx, 2 * kv * 4, (void **)&s->cache));
+    MOII_TRY(moii_alloc(s->lm->ctx, 2 * kv * 4, &s->cache));
     MOII_TRY(moii_exec_create(&s->exec, s->lm, 1, moii_min(s->room, PREFILL), s->room, false));
     return moii_decode_create(&s->decode, s->lm);
 }
