@@ -308,7 +308,8 @@ typedef struct moi_dequantize_args {
     moi_result out;
 } moi_dequantize_args;
 
-/* Computes  v[i] = decode(q[i]) * s, rounded once to FP32 and, for BF16, once more.  A NaN scale gives NaN.
+/* Computes  v[i] = decode(q[i]) * s, rounded once to FP32 and, for BF16, once more.  A NaN scale gives NaN; every
+ *           NaN is 0x7FC00000 (0x7FC0).
  * Shapes    in and out [rows, cols].   Errors ARG, SHAPE, ALIGN, UNSUPPORTED.
  * Promise   P:dequantize.bits  every row gives the same bits. */
 MOI_API moi_status moi_dequantize_plan_create(moi_plan **out, moi_ctx *ctx, const moi_dequantize_desc *desc);

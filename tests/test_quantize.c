@@ -1,28 +1,350 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_quantize.c: quantise, dequantise, rebase. */
+ * test_quantize.c: the quantiser.  The reference is compared with the definition, value by value; every other row with
+ * the reference, byte by byte. */
 #include "support.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
-/* One block of 32 whose last value is `last`, everything else 0. */
-static void golden(const char *row, float last, unsigned int scale, unsigned int code)
+#include "dtype.h"
+#include "format.h"
+
+/* One quantisation: what goes in, and the buffers that come out. */
+typedef struct fixture {
+    moi_dtype in;
+    moi_format f[2]; /* row-wise, column-wise */
+    uint32_t want;
+    int64_t rows, cols, batch, groups, pad; /* pad: elements between the rows of every buffer, in 4-element steps */
+    const int64_t *offsets;
+    void *x, *data[2], *scale[2];
+    int64_t data_bytes[2], scale_bytes[2];
+} fixture;
+
+static int64_t stored_rows(const fixture *t, int side) { return side ? t->cols : t->rows; }
+static int64_t stored_cols(const fixture *t, int side) { return side ? t->rows : t->cols; }
+static int64_t ld_of(const fixture *t, int side) { return t->pad ? (stored_cols(t, side) + 4 * t->pad) / 4 * 4 : 0; }
+static int64_t row_bytes(const fixture *t, int side)
+{
+    return moi_row_bytes(t->f[side].elem, ld_of(t, side) ? ld_of(t, side) : stored_cols(t, side));
+}
+
+static void make_outputs(fixture *t)
+{
+    for (int side = 0; side < 2; side++) {
+        t->data[side] = t->scale[side] = NULL;
+        if (!(t->want & 1u << side)) continue;
+        t->data_bytes[side] = t->batch * stored_rows(t, side) * row_bytes(t, side);
+        t->scale_bytes[side] = t->batch * moi_scale_bytes(&t->f[side], stored_rows(t, side), stored_cols(t, side), side ? t->groups : 0);
+        t->data[side] = moit_alloc(t->data_bytes[side]);
+        t->scale[side] = moit_alloc(t->scale_bytes[side]);
+        memset(t->data[side], 0x5A, (size_t)t->data_bytes[side]);
+        memset(t->scale[side], 0x5A, (size_t)t->scale_bytes[side]);
+    }
+}
+
+static void free_outputs(fixture *t)
+{
+    for (int side = 0; side < 2; side++) moit_free(t->data[side]), moit_free(t->scale[side]);
+}
+
+static void quantize(const fixture *t, const char *row)
 {
     moi_quantize_desc d = MOI_QUANTIZE_DESC_INIT;
-    d.row = row, d.rowwise = MOI_FORMAT_MXFP8, d.max_rows = 1, d.cols = 32;
+    d.row = row, d.in = t->in, d.rowwise = t->f[0], d.colwise = t->f[1], d.want = t->want;
+    d.max_rows = t->rows + 3, d.cols = t->cols, d.batch = t->batch, d.groups = t->groups;
     moi_plan *plan;
     moit_ok(moi_quantize_plan_create(&plan, moit_ctx(0), &d));
-    float *x = moit_alloc(32 * 4);
-    unsigned char *q = moit_alloc(32), *s = moit_alloc(1);
     void *ws = moit_workspace(plan);
-    memset(x, 0, 32 * 4);
-    x[31] = last;
-    moi_quantize_args a = { .size = sizeof a, .rows = 1, .in = { x, NULL, 0 }, .rowwise = { q, s, 0 } };
+    moi_quantize_args a = { .size = sizeof a, .rows = t->rows, .in = { t->x, NULL, t->pad ? t->cols + 4 * t->pad : 0 },
+                            .rowwise = { t->data[0], t->scale[0], ld_of(t, 0) }, .colwise = { t->data[1], t->scale[1], ld_of(t, 1) },
+                            .offsets = t->offsets };
     moit_ok(moi_quantize_run(plan, &a, ws, moi_plan_workspace_bytes(plan), NULL));
-    assert_int_equal(s[0], scale);
-    assert_int_equal(q[31], code);
-    for (int i = 0; i < 31; i++) assert_int_equal(q[i], isfinite(last) ? 0 : 0x7F);
-    moit_free(x), moit_free(q), moit_free(s), moit_free(ws);
+    moit_free(ws);
     moi_plan_free(plan);
+}
+
+static void make_input(fixture *t, uint64_t salt, int nonfinite)
+{
+    int64_t ld = t->pad ? t->cols + 4 * t->pad : t->cols, n = t->batch * t->rows * ld;
+    float *x = malloc((size_t)(n + 1) * sizeof *x);
+    moit_rng rng = moit_seed("quantize", salt);
+    moit_fill_nasty(&rng, x, n, nonfinite);
+    t->x = moit_alloc(moi_row_bytes(t->in, n));
+    for (int64_t i = 0; i < n; i++) moi_encode(t->in, t->x, i, x[i]);
+    free(x);
+}
+
+static float input_at(const fixture *t, int64_t batch, int64_t r, int64_t c)
+{
+    int64_t ld = t->pad ? t->cols + 4 * t->pad : t->cols;
+    return moi_decode(t->in, t->x, (batch * t->rows + r) * ld + c);
+}
+
+/* Value (r, c) of a side as stored. */
+static float value_at(const fixture *t, int side, int64_t batch, int64_t r, int64_t c)
+{
+    return side ? input_at(t, batch, c, r) : input_at(t, batch, r, c);
+}
+
+static void same(const fixture *a, const fixture *b, int side, const char *what)
+{
+    for (int64_t i = 0; i < a->data_bytes[side]; i++)
+        if (((unsigned char *)a->data[side])[i] != ((unsigned char *)b->data[side])[i])
+            fail_msg("%s: %s %lld x %lld, side %d, %s %s: data byte %lld", what, moi_dtype_name(a->in), (long long)a->rows,
+                     (long long)a->cols, side, moi_recipe_name(a->f[side].recipe), moi_dtype_name(a->f[side].elem), (long long)i);
+    for (int64_t i = 0; i < a->scale_bytes[side]; i++)
+        if (((unsigned char *)a->scale[side])[i] != ((unsigned char *)b->scale[side])[i])
+            fail_msg("%s: %s %lld x %lld, side %d, %s %s, layout %s: scale byte %lld", what, moi_dtype_name(a->in), (long long)a->rows,
+                     (long long)a->cols, side, moi_recipe_name(a->f[side].recipe), moi_dtype_name(a->f[side].elem),
+                     moi_layout_name(a->f[side].layout), (long long)i);
+}
+
+/* ---- the definition, element by element ---- */
+
+typedef struct box { int64_t r0, r1, c0, c1, srow, sblock; } box; /* a block and its scale's place */
+
+static int box_of(const fixture *t, int side, int64_t r, int64_t c, box *b)
+{
+    int64_t w = moi_format_block(&t->f[side]), g = 0, start = 0, end = stored_cols(t, side);
+    if (side && t->groups) {
+        while (g < t->groups && c >= t->offsets[g + 1]) g++;
+        if (g == t->groups) return 0;
+        start = t->offsets[g], end = t->offsets[g + 1];
+    }
+    int64_t k = (c - start) / w;
+    *b = (box){ r, r + 1, start + k * w, start + k * w + w, r, start / w + g + k };
+    if (t->f[side].block == MOI_BLOCK_SQUARE && t->f[side].recipe == MOI_RECIPE_BLK128)
+        b->r0 = r / 128 * 128, b->r1 = b->r0 + 128, b->srow = r / 128;
+    if (b->r1 > stored_rows(t, side)) b->r1 = stored_rows(t, side);
+    if (b->c1 > end) b->c1 = end;
+    return 1;
+}
+
+/* The scale (as a value, NAN if poisoned) of a block, in real arithmetic. */
+static double expected_scale(const fixture *t, int side, int64_t batch, const box *b)
+{
+    const moi_format *f = &t->f[side];
+    int lenient = (f->flags & MOI_NONFINITE_LENIENT) != 0, mx = f->recipe == MOI_RECIPE_MX32;
+    double a = 0, top = moi_dtype_max(f->elem);
+    for (int64_t r = b->r0; r < b->r1; r++)
+        for (int64_t c = b->c0; c < b->c1; c++) {
+            double v = fabs((double)value_at(t, side, batch, r, c));
+            if (!isfinite(v) && !lenient) return (double)NAN;
+            if (v > a) a = v;
+        }
+    if (isinf(a) && mx) return 0x1p127;
+    if (isinf(a)) a = 0x1.fffffep127;
+    if (mx) return ldexp(1.0, (int)moii_e8m0_from_amax((float)a, moii_dtype(f->elem)->rule, (int)f->round) - 127); /* test_num's business */
+    if (a == 0) return 1;
+    if (!(f->flags & MOI_SCALE_POW2)) return (double)fmaxf((float)a / (float)top, 0x1p-126f);
+    int e = -126;
+    while (ldexp(top, e) < a) e++;
+    return ldexp(1.0, e);
+}
+
+static unsigned int expected_code(const moi_format *f, double scale, float v)
+{
+    if (isnan(scale)) return f->elem == MOI_E4M3 || f->elem == MOI_E5M2 ? 0x7F : 0;
+    if (f->recipe == MOI_RECIPE_BLK128) return moii_code_encode(f->elem, v * (1.0f / (float)scale));
+    return moii_code_encode(f->elem, (float)((double)v / scale)); /* exact, but for what rounds to zero anyway */
+}
+
+static void check_definition(const fixture *t, int side)
+{
+    const moi_format *f = &t->f[side];
+    int64_t rows = stored_rows(t, side), cols = stored_cols(t, side), srows = moii_scale_rows(f, rows);
+    int64_t blocks = moi_scale_blocks(f, cols, side ? t->groups : 0), bits = moi_dtype_bits(f->elem);
+    struct { int64_t batch; box b; double scale; } known[32] = { { 0 } }; /* by block: the last one computed */
+    for (int64_t i = 0; i < t->batch; i++)
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < cols; c++) {
+                char *row = (char *)t->data[side] + (i * rows + r) * row_bytes(t, side);
+                unsigned int code = moii_code_load((int)bits, row, c);
+                box b;
+                if (!moi_format_block(f)) {
+                    assert_int_equal(code, moii_code_encode(f->elem, value_at(t, side, i, r, c)));
+                    continue;
+                }
+                if (!box_of(t, side, r, c, &b)) {
+                    assert_int_equal(code, 0);
+                    continue;
+                }
+                char *scales = (char *)t->scale[side] + i * t->scale_bytes[side] / t->batch;
+                moi_dtype st = f->recipe == MOI_RECIPE_MX32 ? MOI_E8M0 : MOI_F32;
+                float got = moi_decode(st, scales, moi_scale_index(f->layout, st, b.srow, b.sblock, srows, blocks));
+                int slot = (int)(b.sblock % 32);
+                if (known[slot].batch != i + 1 || memcmp(&known[slot].b, &b, sizeof b) != 0)
+                    known[slot].batch = i + 1, known[slot].b = b, known[slot].scale = expected_scale(t, side, i, &b);
+                double want = known[slot].scale;
+                if (isnan(want) ? !isnan(got) : (double)got != want)
+                    fail_msg("%s scale of (%lld, %lld): got %a, want %a", moi_dtype_name(f->elem), (long long)r, (long long)c, (double)got, want);
+                unsigned int expect = expected_code(f, want, value_at(t, side, i, r, c));
+                if (code != expect)
+                    fail_msg("%s code of %a: got 0x%x, want 0x%x", moi_dtype_name(f->elem), (double)value_at(t, side, i, r, c), code, expect);
+            }
+}
+
+/* ---- tables ---- */
+
+static int make_formats(moi_format *out)
+{
+    static const moi_dtype elements[] = { MOI_E4M3, MOI_E5M2, MOI_E3M2, MOI_E2M3, MOI_E2M1, MOI_INT8 };
+    int n = 0;
+    for (int e = 0; e < 6; e++)
+        for (int round = 0; round < 4; round++)
+            for (int layout = 0; layout < 3; layout++)
+                out[n++] = (moi_format){ MOI_RECIPE_MX32, elements[e], MOI_BLOCK_VECTOR, (moi_round)round, (moi_layout)layout,
+                                         (e + round + layout) % 2 ? MOI_NONFINITE_LENIENT : 0 };
+    for (int e = 0; e < 2; e++)
+        for (int block = 0; block < 2; block++)
+            for (uint32_t flags = 0; flags < 4; flags++)
+                out[n++] = (moi_format){ MOI_RECIPE_BLK128, elements[e], (moi_block)block, MOI_ROUND_RCEIL,
+                                         (e + block + (int)flags) % 2 ? MOI_LAYOUT_COL : MOI_LAYOUT_ROW, flags };
+    out[n++] = MOI_FORMAT_F32;
+    out[n++] = MOI_FORMAT_BF16;
+    return n;
+}
+
+static const moi_dtype inputs[] = { MOI_F32, MOI_BF16, MOI_F16 };
+static const int64_t shapes[][2] = { { 1, 1 }, { 33, 31 }, { 0, 7 }, { 5, 160 }, { 7, 0 }, { 130, 65 }, { 32, 33 }, { 64, 96 }, { 129, 257 }, { 20, 545 } };
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* P:quantize.bits, P:det: the reference against the definition, the other rows against the reference; every format in
+ * either direction, three shapes each.  P:guard by the guarded buffers and the filled gaps between rows. */
+static void test_formats(void **state)
+{
+    (void)state;
+    moi_format formats[128];
+    int n = make_formats(formats);
+    uint64_t salt = 0;
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < 3; i++, salt++) {
+            const int64_t *shape = shapes[salt % SHAPES];
+            fixture ref = { .in = inputs[i], .f = { formats[k], formats[(k + 7 * i + 3) % n] }, .want = 3, .rows = shape[0],
+                            .cols = shape[1], .batch = 1 + (int64_t)(salt % 2), .pad = (int64_t)(salt % 3) };
+            make_input(&ref, salt, salt % 4 == 1);
+            make_outputs(&ref);
+            quantize(&ref, "quantize_ref");
+            for (int side = 0; side < 2; side++) check_definition(&ref, side);
+            for (int r = 0; moit_row("quantize", r); r++) {
+                fixture out = ref;
+                make_outputs(&out);
+                quantize(&out, moit_row("quantize", r));
+                for (int side = 0; side < 2; side++) same(&ref, &out, side, moit_row("quantize", r));
+                free_outputs(&out);
+            }
+            free_outputs(&ref);
+            moit_free(ref.x);
+        }
+}
+
+/* P:quantize.once: both results of one call are those of two calls, and the column-wise one is that of the transpose. */
+static void test_directions(void **state)
+{
+    (void)state;
+    moi_format formats[128];
+    int n = make_formats(formats);
+    for (int r = 0; moit_row("quantize", r); r++)
+        for (int k = 0; k < n; k += 3) {
+            const int64_t *shape = shapes[(k + r) % SHAPES];
+            fixture both = { .in = inputs[k % 3], .f = { formats[k], formats[k] }, .want = 3, .rows = shape[0], .cols = shape[1], .batch = 1 };
+            make_input(&both, (uint64_t)k, 1);
+            make_outputs(&both);
+            quantize(&both, moit_row("quantize", r));
+            for (int side = 0; side < 2; side++) {
+                fixture one = both;
+                one.want = 1u << side;
+                make_outputs(&one);
+                quantize(&one, moit_row("quantize", r));
+                same(&both, &one, side, "one direction");
+                free_outputs(&one);
+            }
+            fixture turned = both;
+            turned.rows = both.cols, turned.cols = both.rows, turned.want = 1;
+            turned.x = moit_alloc(moi_row_bytes(both.in, both.rows * both.cols));
+            for (int64_t i = 0; i < both.rows; i++)
+                for (int64_t c = 0; c < both.cols; c++)
+                    moii_code_store(moi_dtype_bits(both.in), turned.x, c * both.rows + i,
+                                    moii_code_load(moi_dtype_bits(both.in), both.x, i * both.cols + c));
+            make_outputs(&turned);
+            quantize(&turned, moit_row("quantize", r));
+            assert_int_equal(turned.data_bytes[0], both.data_bytes[1]);
+            if (turned.data_bytes[0]) assert_memory_equal(turned.data[0], both.data[1], (size_t)turned.data_bytes[0]);
+            if (turned.scale_bytes[0]) assert_memory_equal(turned.scale[0], both.scale[1], (size_t)turned.scale_bytes[0]);
+            free_outputs(&turned), free_outputs(&both);
+            moit_free(turned.x), moit_free(both.x);
+        }
+}
+
+/* Ragged groups: no block crosses a border, what nobody owns is 0. */
+static void test_groups(void **state)
+{
+    (void)state;
+    static const int64_t cuts[][9] = { { 0, 0, 5, 37, 37, 101, 101, 165, 300 }, { 0, 0, 0, 0, 0, 300, 300, 300, 300 },
+                                       { 0, 1, 2, 3, 4, 5, 6, 7, 8 }, { 0, 128, 256, 256, 257, 257, 257, 289, 290 }, { 0, 0, 0, 0, 0, 0, 0, 0, 0 } };
+    static const moi_dtype elements[] = { MOI_E4M3, MOI_INT8, MOI_E5M2 };
+    for (int k = 0; k < 5 * 3 * 5; k++) {
+        moi_format f[5] = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8, MOI_FORMAT_BLK128_ACT, MOI_FORMAT_BLK128_ACT, MOI_FORMAT_BF16 };
+        int which = k % 5;
+        f[which].layout = which % 2 ? MOI_LAYOUT_COL : MOI_LAYOUT_ROW;
+        if (which < 2) f[which].elem = elements[k / 5 % 3];
+        fixture ref = { .in = inputs[k / 5 % 3], .f = { k % 2 ? MOI_FORMAT_BLK128_WEIGHT : MOI_FORMAT_MXFP4, f[which] }, .want = k % 4 ? 3 : 2,
+                        .rows = cuts[k / 15][8] ? 300 : k % 2, .cols = 70, .batch = 1, .groups = 8, .offsets = cuts[k / 15], .pad = k % 2 };
+        make_input(&ref, (uint64_t)k, k % 3 == 0);
+        make_outputs(&ref);
+        quantize(&ref, "quantize_ref");
+        if (which < 4) check_definition(&ref, 1);
+        if (ref.want & 1) check_definition(&ref, 0);
+        for (int r = 0; moit_row("quantize", r); r++) {
+            fixture out = ref;
+            make_outputs(&out);
+            quantize(&out, moit_row("quantize", r));
+            for (int side = 0; side < 2; side++)
+                if (ref.want & 1u << side) same(&ref, &out, side, moit_row("quantize", r));
+            free_outputs(&out);
+        }
+        free_outputs(&ref);
+        moit_free(ref.x);
+    }
+}
+
+/* Scales between the groups and behind the last are 0, so that the bytes are the same each time. */
+static void test_unowned_scales(void **state)
+{
+    (void)state;
+    static const int64_t offsets[] = { 0, 1, 1, 40 };
+    for (int r = 0; moit_row("quantize", r); r++) {
+        fixture t = { .in = MOI_F32, .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = 2, .rows = 100, .cols = 2, .batch = 1,
+                      .groups = 3, .offsets = offsets };
+        make_input(&t, 1, 0);
+        for (int64_t i = 0; i < 200; i++) ((float *)t.x)[i] = 1.0f;
+        make_outputs(&t);
+        quantize(&t, moit_row("quantize", r));
+        static const unsigned char want[] = { 119, 0, 119, 119, 0, 0, 119, 0, 119, 119, 0, 0 }; /* groups own blocks 0; 1..; 2 and 3 */
+        assert_int_equal(t.scale_bytes[1], sizeof want);
+        assert_memory_equal(t.scale[1], want, sizeof want);
+        free_outputs(&t);
+        moit_free(t.x);
+    }
+}
+
+/* One block of 32 whose last value is `last`, everything else 0. */
+static void golden(const char *row, uint32_t flags, moi_dtype elem, float last, unsigned int scale, unsigned int code, unsigned int rest)
+{
+    fixture t = { .in = MOI_F32, .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = 1, .rows = 1, .cols = 32, .batch = 1 };
+    t.f[0].flags = flags, t.f[0].elem = elem;
+    make_input(&t, 0, 0);
+    memset(t.x, 0, 32 * 4);
+    ((float *)t.x)[31] = last;
+    make_outputs(&t);
+    quantize(&t, row);
+    int bits = moi_dtype_bits(elem);
+    assert_int_equal(*(unsigned char *)t.scale[0], scale);
+    assert_int_equal(moii_code_load(bits, t.data[0], 31), code);
+    for (int i = 0; i < 31; i++) assert_int_equal(moii_code_load(bits, t.data[0], i), rest);
+    free_outputs(&t);
+    moit_free(t.x);
 }
 
 static void test_golden(void **state)
@@ -30,22 +352,83 @@ static void test_golden(void **state)
     (void)state;
     for (int i = 0; moit_row("quantize", i); i++) {
         const char *row = moit_row("quantize", i);
-        golden(row, 448.0f, 127, 0x7E);
-        golden(row, 0x1.c00006p8f, 128, 0x76);
-        golden(row, 1.0f, 119, 0x78);
-        golden(row, 1.75f, 119, 0x7E);
-        golden(row, 0x1.c00002p0f, 120, 0x76);
-        golden(row, -0.0007f, 108, 0xFB);
-        golden(row, 0.0f, 0, 0);
-        golden(row, 0x1p-127f, 0, 0x38);
-        golden(row, 3.4028235e38f, 247, 0x78);
-        golden(row, INFINITY, 255, 0x7F);
-        golden(row, NAN, 255, 0x7F);
+        golden(row, 0, MOI_E4M3, 448.0f, 127, 0x7E, 0);
+        golden(row, 0, MOI_E4M3, 0x1.c00006p8f, 128, 0x76, 0);
+        golden(row, 0, MOI_E4M3, 1.0f, 119, 0x78, 0);
+        golden(row, 0, MOI_E4M3, 1.75f, 119, 0x7E, 0);
+        golden(row, 0, MOI_E4M3, 0x1.c00002p0f, 120, 0x76, 0);
+        golden(row, 0, MOI_E4M3, -0.0007f, 108, 0xFB, 0);
+        golden(row, 0, MOI_E4M3, 0.0f, 0, 0, 0);
+        golden(row, 0, MOI_E4M3, 0x1p-127f, 0, 0x38, 0);
+        golden(row, 0, MOI_E4M3, 3.4028235e38f, 247, 0x78, 0);
+        golden(row, 0, MOI_E4M3, INFINITY, 255, 0x7F, 0x7F);
+        golden(row, 0, MOI_E4M3, NAN, 255, 0x7F, 0x7F);
+        golden(row, 0, MOI_E5M2, -NAN, 255, 0x7F, 0x7F);
+        golden(row, 0, MOI_E2M1, NAN, 255, 0, 0);
+        golden(row, 0, MOI_INT8, -INFINITY, 255, 0, 0);
+        golden(row, MOI_NONFINITE_LENIENT, MOI_E4M3, INFINITY, 254, 0x7E, 0);
+        golden(row, MOI_NONFINITE_LENIENT, MOI_E4M3, -INFINITY, 254, 0xFE, 0);
+        golden(row, MOI_NONFINITE_LENIENT, MOI_E4M3, NAN, 0, 0x7F, 0);
+        golden(row, MOI_NONFINITE_LENIENT, MOI_E2M1, NAN, 0, 0x7, 0);
+        golden(row, MOI_NONFINITE_LENIENT, MOI_INT8, -INFINITY, 254, 0x81, 0);
     }
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    moi_quantize_desc good = MOI_QUANTIZE_DESC_INIT, d;
+    moi_plan *plan;
+    moi_ctx *ctx = moit_ctx(0);
+    good.rowwise = good.colwise = MOI_FORMAT_MXFP8, good.want = 3, good.max_rows = 64, good.cols = 32;
+    struct { moi_status status; const char *text; moi_quantize_desc d; } bad[16];
+    int n = 0;
+#define BAD(s, t, ...) do { d = good; __VA_ARGS__; bad[n].status = s, bad[n].text = t, bad[n++].d = d; } while (0)
+    BAD(MOI_ERR_ARG, "in must be f32, bf16 or f16, got e4m3", d.in = MOI_E4M3);
+    BAD(MOI_ERR_ARG, "got 4", d.want = 4);
+    BAD(MOI_ERR_ARG, "got 0", d.want = 0);
+    BAD(MOI_ERR_SHAPE, "got -1 and 32", d.max_rows = -1);
+    BAD(MOI_ERR_SHAPE, "batch must be >= 0, got -2", d.batch = -2);
+    BAD(MOI_ERR_SHAPE, "address space", d.max_rows = INT64_MAX / 8);
+    BAD(MOI_ERR_ARG, "rowwise: recipe mx32 needs an MX element", d.rowwise.elem = MOI_F16);
+    BAD(MOI_ERR_ARG, "colwise: layout must be 0..2, got 9", d.colwise.layout = (moi_layout)9);
+    BAD(MOI_ERR_SHAPE, "groups must be >= 0, got -1", d.groups = -1);
+    BAD(MOI_ERR_ARG, "groups need batch 1, got 2", d.groups = 1, d.batch = 2);
+    BAD(MOI_ERR_ARG, "groups need elements of 8 bits, got e2m1", d.groups = 1, d.colwise.elem = MOI_E2M1);
+    BAD(MOI_ERR_ARG, "groups need layout row or col, got tiled", d.groups = 1, d.colwise.layout = MOI_LAYOUT_TILED);
+    BAD(MOI_ERR_ARG, "groups need vector blocks", d.groups = 1, d.colwise = MOI_FORMAT_BLK128_WEIGHT);
+    for (int i = 0; i < n; i++) moit_refused(moi_quantize_plan_create(&plan, ctx, &bad[i].d), bad[i].status, bad[i].text);
+    moit_refused(moi_quantize_plan_create(NULL, ctx, &good), MOI_ERR_ARG, "out is NULL");
+
+    static const int64_t late[] = { 1, 2, 3 }, down[] = { 0, 9, 8 }, beyond[] = { 0, 9, 65 }, fine[] = { 0, 9, 64 };
+    float *x = moit_alloc(64 * 32 * 4);
+    unsigned char *q = moit_alloc(64 * 32), *s = moit_alloc(64 * 32), *qt = moit_alloc(64 * 32), *st = moit_alloc(64 * 32);
+    moi_quantize_args ok = { .size = sizeof ok, .rows = 64, .in = { x, NULL, 0 }, .rowwise = { q, s, 0 }, .colwise = { qt, st, 0 }, .offsets = fine }, a;
+    for (int64_t i = 0; i < 64 * 32; i++) x[i] = 1;
+    memset(q, 0x5A, 64 * 32);
+    d = good, d.groups = 2;
+    moit_ok(moi_quantize_plan_create(&plan, ctx, &d));
+#define RUN(status, text, ...) do { a = ok; __VA_ARGS__; moit_refused(moi_quantize_run(plan, &a, NULL, 0, NULL), status, text); } while (0)
+    RUN(MOI_ERR_SHAPE, "rows must be 0..64, got 65", a.rows = 65);
+    RUN(MOI_ERR_ARG, "offsets is NULL", a.offsets = NULL);
+    RUN(MOI_ERR_ARG, "offsets[0] must be 0, got 1", a.offsets = late);
+    RUN(MOI_ERR_ARG, "offsets must ascend, got 9 before 8", a.offsets = down);
+    RUN(MOI_ERR_ARG, "offsets[2] must be <= rows = 64, got 65", a.offsets = beyond);
+    RUN(MOI_ERR_ARG, "in: data is NULL", a.in.data = NULL);
+    RUN(MOI_ERR_ALIGN, "in: data must be aligned", a.in.data = x + 1);
+    RUN(MOI_ERR_ARG, "rowwise: scale is NULL", a.rowwise.scale = NULL);
+    RUN(MOI_ERR_SHAPE, "colwise: ld must be 0 or >= 64, got 63", a.colwise.ld = 63);
+    for (int i = 0; i < 64 * 32; i++) assert_int_equal(q[i], 0x5A); /* refused calls wrote nothing */
+    moit_ok(moi_quantize_run(plan, &ok, NULL, 0, NULL));
+    moi_plan_free(plan);
+    moit_free(x), moit_free(q), moit_free(s), moit_free(qt), moit_free(st);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_golden) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden), cmocka_unit_test(test_formats), cmocka_unit_test(test_directions),
+        cmocka_unit_test(test_groups), cmocka_unit_test(test_unowned_scales), cmocka_unit_test(test_errors),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

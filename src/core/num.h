@@ -175,12 +175,21 @@ typedef struct moii_scale_rule {
     int mantissa_bits;
 } moii_scale_rule;
 
+/* What is added to the bits of the largest magnitude so that a round-up carries into the exponent. */
+MOII_FN unsigned int moii_e8m0_carry(moii_scale_rule rule, int rounding)
+{
+    if (rounding == 0) return 0x7FFFFFu - rule.max_mantissa;
+    if (rounding == 2) return 0x7FFFFFu;
+    if (rounding == 3) return 1u << (22 - rule.mantissa_bits);
+    return 0;
+}
+
 /* E8M0 code for a block whose largest magnitude is the finite `amax` >= 0; rounding is a moi_round (0 ratio-ceil,
  * 1 floor, 2 ceil, 3 even).  Integer forms of the real-number rules, exact for every finite FP32; with amax = 2^(f-127) m,
  * adding (2^23 - 1 - mantissa of L) carries into the exponent exactly when m exceeds the mantissa of L. */
 MOII_FN unsigned int moii_e8m0_from_amax(float amax, moii_scale_rule rule, int rounding)
 {
-    unsigned int u = moii_bits_of(amax) & 0x7FFFFFFFu, add = 0;
+    unsigned int u = moii_bits_of(amax) & 0x7FFFFFFFu;
     int e;
     if (u < 0x800000u && rule.emax == 0) { /* FP32 subnormals reach the clamp exactly: 2^-127 is 0x400000 */
         unsigned int half = 0x400000u;
@@ -189,10 +198,7 @@ MOII_FN unsigned int moii_e8m0_from_amax(float amax, moii_scale_rule rule, int r
         if (rounding == 3) half = 0x800000u - (1u << (21 - rule.mantissa_bits));
         return rounding == 3 ? u >= half : u > half;
     }
-    if (rounding == 0) add = 0x7FFFFFu - rule.max_mantissa;
-    if (rounding == 2) add = 0x7FFFFFu;
-    if (rounding == 3) add = 1u << (22 - rule.mantissa_bits);
-    e = (int)((u + add) >> 23) - rule.emax;
+    e = (int)((u + moii_e8m0_carry(rule, rounding)) >> 23) - rule.emax;
     return (unsigned int)(e < 0 ? 0 : e > 254 ? 254 : e);
 }
 

@@ -16,6 +16,7 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
         for (int64_t c = 0; c < d->cols; c++) {
             float v = moi_decode(d->in.elem, in, c);
             if (block) v *= moii_scale_get(&scales, r, c / block);
+            if (moii_is_nan(v)) v = moii_float_of(0x7FC00000u); /* a product's NaN may have either operand's bits */
             moi_encode(d->out, out, c, v);
         }
     }

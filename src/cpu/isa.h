@@ -19,6 +19,7 @@ typedef struct moii_isa {
     void (*nn_adamw)(float *w, const float *g, float *m, float *v, int64_t n, const moii_adamw *how);
     /* dequant_body.h: `first` is the index of an element that begins a block; block = 0: plain, no scales */
     void (*dequant)(moi_dtype elem, const void *row, int64_t first, int64_t count, int64_t block, const float *scale, float *out);
+    const struct moii_quant_loops *quant; /* quantize_loops.h */
 } moii_isa;
 
 extern const moii_isa moii_isa_generic;

@@ -5,6 +5,7 @@
 #if defined(__x86_64__)
 #include "dequant_body.h"
 #include "nn_body.h"
+#include "quantize_body.h"
 
 static bool available(void)
 {
@@ -16,5 +17,6 @@ const moii_isa moii_isa_avx2 = {
     .nn_max = nn_max, .nn_exp_sum = nn_exp_sum, .nn_dot = nn_dot, .nn_scale = nn_scale,
     .nn_softmax_backward = nn_softmax_backward, .nn_adamw = nn_adamw,
     .dequant = dequant,
+    .quant = &moii_quant_loops_here,
 };
 #endif

@@ -4,6 +4,7 @@
 
 #include "dequant_body.h"
 #include "nn_body.h"
+#include "quantize_body.h"
 
 static bool available(void) { return true; }
 
@@ -12,4 +13,5 @@ const moii_isa moii_isa_generic = {
     .nn_max = nn_max, .nn_exp_sum = nn_exp_sum, .nn_dot = nn_dot, .nn_scale = nn_scale,
     .nn_softmax_backward = nn_softmax_backward, .nn_adamw = nn_adamw,
     .dequant = dequant,
+    .quant = &moii_quant_loops_here,
 };

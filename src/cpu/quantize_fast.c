@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * quantize_fast.c: tile by tile over all threads; one tile in cache serves both directions.
+ *
+ * Tiles are strips of rows cut into chunks of columns.  Where rows are ragged, group g owns the strips from
+ * offsets[g] / 128 + g (as it owns scale blocks), so no strip crosses a group and a strip's number is enough to find it. */
+#include <string.h>
+
+#include "cpu.h"
+#include "isa.h"
+#include "quantize_tile.h"
+
+typedef struct job {
+    const moii_quant_loops *loops;
+    const moi_quantize_desc *d;
+    const moi_quantize_args *a;
+    moii_sink row, col;
+    uint32_t want;
+    bool ragged;
+    int64_t strip_rows, strips, chunk_cols, chunks, ahead;
+} job;
+
+/* Rows from..to-1, a run of `block` numbers for column-wise scales; owned: a group has them. */
+typedef struct strip { int64_t from, to, block; bool owned; } strip;
+
+static strip find_strip(const job *j, int64_t i)
+{
+    int64_t rows = j->a->rows, width = moii_max(j->col.width, 1);
+    if (!j->ragged) {
+        int64_t from = i * j->strip_rows;
+        return (strip){ from, moii_min(from + j->strip_rows, rows), from / width, true };
+    }
+    const int64_t *o = j->a->offsets;
+    int64_t groups = j->d->groups, g = 0;
+    while (g < groups && i >= o[g + 1] / MOII_TILE + g + 1) g++;
+    int64_t start = o[g], end = g < groups ? o[g + 1] : rows, from = start + (i - (start / MOII_TILE + g)) * MOII_TILE;
+    return (strip){ from, moii_min(from + MOII_TILE, end), start / width + g + (from - start) / width, g < groups };
+}
+
+static void quantize_tile(const job *j, int64_t item)
+{
+    int64_t chunk = item % j->chunks, i = item / j->chunks, batch = i / j->strips, ld = j->a->in.ld ? j->a->in.ld : j->d->cols;
+    strip s = find_strip(j, i % j->strips);
+    if (s.from >= s.to) return;
+    moii_tile t = { j->loops, j->d->in, NULL, ld, s.from, s.to - s.from, chunk * j->chunk_cols, 0, j->ahead };
+    t.cols = moii_min(j->chunk_cols, j->d->cols - t.c0);
+    const char *base = (const char *)j->a->in.data + batch * j->a->rows * moi_row_bytes(t.in, ld);
+    t.v = base + moi_row_bytes(t.in, t.r0 * ld + t.c0);
+    float wide[MOII_TILE * MOII_TILE]; /* the loops know F32 and BF16 */
+    if (t.in == MOI_F16) {
+        for (int64_t r = 0; r < t.rows; r++)
+            j->loops->widen(MOI_F16, (const char *)t.v + moi_row_bytes(MOI_F16, r * ld), t.cols, wide + r * MOII_TILE);
+        t.in = MOI_F32, t.v = wide, t.ld = MOII_TILE, t.ahead = 0;
+    }
+    if (j->want & MOI_WANT_ROWWISE) {
+        moii_sink row = moii_sink_at(&j->row, batch);
+        moii_tile_rowwise(&t, &row);
+    }
+    if (j->want & MOI_WANT_COLWISE) {
+        moii_sink col = moii_sink_at(&j->col, batch);
+        if (s.owned) moii_tile_colwise(&t, &col, s.block);
+        else moii_tile_clear(&t, &col);
+    }
+}
+
+static void quantize_pass(job *j, uint32_t want, bool ragged, int threads)
+{
+    bool narrow = want & MOI_WANT_COLWISE || j->row.format->block == MOI_BLOCK_SQUARE || j->d->in == MOI_F16;
+    j->want = want;
+    j->ragged = ragged;
+    j->strip_rows = narrow ? MOII_TILE : 8;
+    j->chunk_cols = narrow ? MOII_TILE : j->d->cols;
+    j->ahead = narrow ? moi_row_bytes(j->d->in, MOII_TILE) : 4096;
+    j->strips = ragged ? j->a->rows / MOII_TILE + j->d->groups + 1 : moii_ceil_div(j->a->rows, j->strip_rows);
+    j->chunks = moii_ceil_div(j->d->cols, j->chunk_cols);
+    int64_t items = j->d->batch * j->strips * j->chunks;
+    bool worth = j->d->batch * j->a->rows * j->d->cols >= 1 << 14; /* waking threads costs microseconds */
+#pragma omp parallel for num_threads(threads) schedule(static) if (worth)
+    for (int64_t i = 0; i < items; i++) quantize_tile(j, i);
+}
+
+/* Layout padding, and the scale blocks that no group owns. */
+static void fill_scales(const moii_sink *sink, const job *j, int64_t groups, int threads)
+{
+    if (!sink->width || !sink->scale) return;
+    for (int64_t i = 0; i < j->d->batch; i++) {
+        moii_sink s = moii_sink_at(sink, i);
+        moii_scales_pad(&s.scales, s.scale);
+    }
+    const int64_t *o = j->a->offsets;
+#pragma omp parallel for num_threads(threads) schedule(static) if (groups * sink->scales.rows >= 1 << 14)
+    for (int64_t g = 0; g < groups; g++) {
+        int64_t used = o[g] / sink->width + g + moii_ceil_div(o[g + 1] - o[g], sink->width);
+        moii_scales_clear(&sink->scales, sink->scale, used, g + 1 < groups ? o[g + 1] / sink->width + g + 1 : sink->scales.blocks);
+    }
+}
+
+static moi_status run(const moi_plan *plan, const void *args_, void *workspace, moi_stream stream)
+{
+    const moi_quantize_desc *d = &plan->desc.quantize;
+    const moi_quantize_args *a = args_;
+    int threads = plan->ctx->threads;
+    (void)workspace, (void)stream;
+    job j = { .loops = moii_cpu_isa(plan->ctx)->quant, .d = d, .a = a };
+    j.row = moii_sink_of(&d->rowwise, &a->rowwise, a->rows, d->cols, 0);
+    j.col = moii_sink_of(&d->colwise, &a->colwise, d->cols, a->rows, d->groups);
+    bool ragged = d->groups && d->want & MOI_WANT_COLWISE;
+    if (d->want & MOI_WANT_ROWWISE) fill_scales(&j.row, &j, 0, threads);
+    if (d->want & MOI_WANT_COLWISE) fill_scales(&j.col, &j, d->groups, threads);
+    /* square blocks cannot be cut where groups are */
+    if (ragged && d->want & MOI_WANT_ROWWISE && j.row.width && d->rowwise.block == MOI_BLOCK_SQUARE) {
+        quantize_pass(&j, MOI_WANT_ROWWISE, false, threads);
+        quantize_pass(&j, MOI_WANT_COLWISE, true, threads);
+    } else {
+        quantize_pass(&j, d->want, ragged, threads);
+    }
+    return MOI_OK;
+}
+
+const moii_impl moii_impl_quantize_fast = {
+    .name = "quantize_fast", .op = MOII_OP_QUANTIZE, .backend = MOI_BACKEND_CPU, .recipes = MOII_ALL_RECIPES, .run = run,
+};
