@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * route_fast.c: softmax, top-k, weights and the load-balancing loss, tokens spread over threads; each token's arithmetic is that of route_ref. */
+#include "route_body.h"
+
+static moi_status plan_(moi_plan *plan)
+{
+    plan->workspace_bytes = 2 * plan->desc.route.experts * (int64_t)sizeof(double);
+    return MOI_OK;
+}
+
+static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
+{
+    const moi_route_desc *d = &plan->desc.route;
+    const moi_route_args *a = args;
+    (void)stream;
+#pragma omp parallel for num_threads(plan->ctx->threads) schedule(static)
+    for (int64_t t = 0; t < a->tokens; t++) moii_route_token(d, a, t);
+    return moii_route_aux(d, a, workspace);
+}
+
+static moi_status run_backward(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
+{
+    const moi_route_desc *d = &plan->desc.route;
+    const moi_route_args *a = args;
+    (void)stream;
+    MOII_TRY(moii_route_aux_slope(d, a, workspace));
+#pragma omp parallel for num_threads(plan->ctx->threads) schedule(static)
+    for (int64_t t = 0; t < a->tokens; t++) moii_route_token_backward(d, a, workspace, t);
+    return MOI_OK;
+}
+
+const moii_impl moii_impl_route_fast = {
+    .name = "route_fast", .op = MOII_OP_ROUTE, .backend = MOI_BACKEND_CPU, .recipes = MOII_ALL_RECIPES,
+    .plan = plan_, .run = run,
+    .run_backward = run_backward,
+};
