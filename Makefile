@@ -40,6 +40,8 @@ STRICT   := -std=c11 -ffp-contract=off -fno-math-errno
 CFLAGS_  := $(STRICT) $(OPT) $(WARN) $(OPENMP) -fPIC -fvisibility=hidden -MMD -MP $(SAN) $(CFLAGS)
 LDLIBS   := $(BLAS) -ljansson -lm -lpthread
 ISA_avx2 := -mavx2 -mfma -mf16c
+# no value changes without trapping math, but loops with a comparison in them vectorise
+FAST     := -O3 -fno-trapping-math
 
 LIB_SRC  := $(wildcard src/core/*.c src/ops/*.c src/cpu/*.c src/lm/*.c)
 LIB_OBJ  := $(LIB_SRC:%.c=$(OUT)/%.o)
@@ -67,10 +69,10 @@ setup:
 
 $(OUT)/src/cpu/isa_%.o: src/cpu/isa_%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) -Isrc/core -Isrc/cpu $(CFLAGS_) -O3 $(ISA_$*) -c $< -o $@
+	$(CC) $(CPPFLAGS) -Isrc/core -Isrc/cpu $(CFLAGS_) $(FAST) $(ISA_$*) -c $< -o $@
 $(OUT)/src/cpu/%_fast.o: src/cpu/%_fast.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) -Isrc/core -Isrc/cpu $(CFLAGS_) -O3 -c $< -o $@
+	$(CC) $(CPPFLAGS) -Isrc/core -Isrc/cpu $(CFLAGS_) $(FAST) -c $< -o $@
 $(OUT)/src/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -Isrc/core -I$(<D) $(CFLAGS_) -c $< -o $@

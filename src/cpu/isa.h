@@ -20,6 +20,9 @@ typedef struct moii_isa {
     /* dequant_body.h: `first` is the index of an element that begins a block; block = 0: plain, no scales */
     void (*dequant)(moi_dtype elem, const void *row, int64_t first, int64_t count, int64_t block, const float *scale, float *out);
     const struct moii_quant_loops *quant; /* quantize_loops.h */
+    /* swiglu_body.h */
+    void (*swiglu)(const float *gate, const float *up, float *act, int64_t n);
+    void (*swiglu_backward)(const float *gate, const float *up, const float *d_act, float *d_gate, float *d_up, int64_t n);
 } moii_isa;
 
 extern const moii_isa moii_isa_generic;

@@ -6,6 +6,7 @@
 #include "dequant_body.h"
 #include "nn_body.h"
 #include "quantize_body.h"
+#include "swiglu_body.h"
 
 static bool available(void)
 {
@@ -18,5 +19,6 @@ const moii_isa moii_isa_avx2 = {
     .nn_softmax_backward = nn_softmax_backward, .nn_adamw = nn_adamw,
     .dequant = dequant,
     .quant = &moii_quant_loops_here,
+    .swiglu = swiglu, .swiglu_backward = swiglu_backward,
 };
 #endif

@@ -5,6 +5,7 @@
 #include "dequant_body.h"
 #include "nn_body.h"
 #include "quantize_body.h"
+#include "swiglu_body.h"
 
 static bool available(void) { return true; }
 
@@ -14,4 +15,5 @@ const moii_isa moii_isa_generic = {
     .nn_softmax_backward = nn_softmax_backward, .nn_adamw = nn_adamw,
     .dequant = dequant,
     .quant = &moii_quant_loops_here,
+    .swiglu = swiglu, .swiglu_backward = swiglu_backward,
 };
