@@ -107,7 +107,7 @@ $(OUT)/tests/test_%: $(OUT)/tests/test_%.o $(TEST_SUPPORT) $(OUT)/libmoiety.a
 	$(CC) $(SAN) $(OPENMP) $^ -o $@ -lcmocka $(LDLIBS)
 $(OUT)/examples/%: examples/%.c $(OUT)/libmoiety.a
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS_) $^ -o $@ $(LDLIBS)
+	$(CC) $(CPPFLAGS) $(CFLAGS_) $(filter %.c %.a,$^) -o $@ $(LDLIBS)
 
 # VARIANT=fuzz: the readers of files as libFuzzer programs (tools/fuzz runs them); no row is reached, so neither BLAS nor OpenMP
 $(OUT)/fuzz_%: tests/fuzz/fuzz_%.c $(OUT)/libmoiety.a

@@ -16,6 +16,8 @@
 #include "format.h"
 #include "status.h"
 
+enum { FORGET_AROUND = 1 << 21 };
+
 typedef struct cursor { const char *p, *end, *begin; } cursor;
 
 static moi_status fail_at(const moi_st *f, const cursor *c, const char *wanted)
@@ -334,7 +336,10 @@ void moi_st_forget(const moi_st *f, const moi_tensor *t)
     if (!f || f->fd < 0 || !t) return;
     int64_t page = sysconf(_SC_PAGESIZE), begin = (const unsigned char *)t->data - f->bytes, end = begin + t->bytes;
     if (page <= 0 || begin < 0 || end < begin || end > f->size) return;
-    begin -= begin % page; /* neighbours on the same pages are read again when needed */
+    /* the kernel maps whole neighbourhoods on a fault, up to a huge page; neighbours still in use are mapped again when touched */
+    begin = moii_max(begin - FORGET_AROUND, 0);
+    end = moii_min(end + FORGET_AROUND, f->size);
+    begin -= begin % page;
     madvise((void *)(uintptr_t)(f->bytes + begin), (size_t)(end - begin), MADV_DONTNEED);
 }
 
