@@ -616,7 +616,8 @@ typedef struct moi_moe_decode_args {
  *           y[t][j] = sum over s of weights[t][s] * (down_e[j] . u[t][s]) in one FP32 accumulator per output.
  *           Two passes organised around outputs: no gather buffer, no per-expert output buffer.
  * Errors    ARG (an id >= experts, CPU back end), SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.
- * Promise   P:decode.bound  the bound of gemm for each dot product, and 2^-8 relative per u for its BF16 rounding.
+ * Promise   P:decode.bound  the bound of gemm for each dot product plus 2^-100 for FP32's end, and 2^-8 relative per u for
+ *           its BF16 rounding.
  *           P:decode.batch  a token's bits do not depend on the rest of the batch.
  * Source    "warp decode", cursor.com/blog, 2026. */
 MOI_API moi_status moi_moe_decode_plan_create(moi_plan **out, moi_ctx *ctx, const moi_moe_decode_desc *desc);

@@ -119,12 +119,12 @@ static double *dequantised(const problem *p, int which)
 }
 
 /* y in double, without any rounding, and how far FP32 dot products of any order may be from it:
- * each dot product by (k + 4) eps sum |.|, silu (slope <= 1.1) and its product by 8 eps, u by its rounding to x's type. */
+ * each dot product by (k + 4) eps sum |.| + 2^-100, silu (slope <= 1.1) and its product by 8 eps, u by its rounding to x's type. */
 static void exact(const problem *p, double *y, double *bound)
 {
     const moi_moe_decode_desc *d = &p->d;
     int64_t h = d->hidden, f = d->width;
-    const double eps = 0x1p-24, round_u = d->x == MOI_BF16 ? 0x1p-8 : 0x1p-24, round_y = d->out == MOI_BF16 ? 0x1p-8 : 0x1p-24;
+    const double eps = 0x1p-24, end = 0x1p-100, round_u = d->x == MOI_BF16 ? 0x1p-8 : 0x1p-24, round_y = d->out == MOI_BF16 ? 0x1p-8 : 0x1p-24;
     double *u = calloc((size_t)(2 * f + h + 1), sizeof *u), *du = u + f, *x = du + f;
     double *gate_up = dequantised(p, 0), *down = dequantised(p, 1);
     memset(y, 0, (size_t)(p->a.tokens * h) * sizeof *y);
@@ -141,10 +141,10 @@ static void exact(const problem *p, double *y, double *bound)
                     double v = gate_up[((2 * e + g) * f + i) * h + l] * x[l];
                     dot[g] += v, mag[g] += fabs(v);
                 }
-            double silu = dot[0] / (1 + exp(-dot[0])), dg = (double)(h + 4) * eps * mag[0], dup = (double)(h + 4) * eps * mag[1];
+            double silu = dot[0] / (1 + exp(-dot[0])), dg = (double)(h + 4) * eps * mag[0] + end, dup = (double)(h + 4) * eps * mag[1] + end;
             double most = (fabs(silu) + 1.1 * dg) * (fabs(dot[1]) + dup);
             u[i] = silu * dot[1];
-            if (fabs(u[i]) > max_f32) u[i] = copysign(INFINITY, u[i]);
+            if (isfinite(u[i]) && !(most <= max_f32)) most = INFINITY; /* u may leave FP32: nothing is known of y */
             du[i] = 1.1 * dg * (fabs(dot[1]) + dup) + fabs(silu) * dup + (8 * eps + round_u) * most;
         }
         for (int64_t j = 0; j < h; j++) {
@@ -154,10 +154,10 @@ static void exact(const problem *p, double *y, double *bound)
                 dot += v * u[i], mag += fabs(v) * (fabs(u[i]) + du[i]), moved += fabs(v) * du[i];
             }
             y[t * h + j] += w * dot;
-            bound[t * h + j] += fabs(w) * (moved + (double)(f + 4 + d->top_k + 1) * eps * mag);
+            bound[t * h + j] += fabs(w) * (moved + (double)(f + 4 + d->top_k + 1) * eps * mag + end);
         }
     }
-    for (int64_t i = 0; i < p->a.tokens * h; i++) bound[i] += round_y * (fabs(y[i]) + bound[i]) + 0x1p-120;
+    for (int64_t i = 0; i < p->a.tokens * h; i++) bound[i] += round_y * (fabs(y[i]) + bound[i]);
     free(u), free(gate_up), free(down);
 }
 
@@ -176,18 +176,15 @@ static void run_on(moi_ctx *ctx, const char *row, problem *p, void *y)
 
 static int64_t y_bytes(const problem *p) { return p->a.tokens * moi_row_bytes(p->d.out, p->d.hidden); }
 
-/* Runs a row and holds every output to the exact one: within its bound, or the same NaN or Inf. */
-static void check(moi_ctx *ctx, const char *row, problem *p)
+/* Runs one row and holds every output to the exact one: within its bound, or the same NaN or Inf. */
+static void check_row(moi_ctx *ctx, const char *row, problem *p, const double *y, const double *bound)
 {
-    int64_t n = p->a.tokens * p->d.hidden;
-    double *y = calloc((size_t)n + 1, sizeof *y), *bound = calloc((size_t)n + 1, sizeof *bound);
     void *got = moit_alloc(y_bytes(p));
-    exact(p, y, bound);
     run_on(ctx, row, p, got);
-    for (int64_t i = 0; i < n; i++) {
-        double v = (double)moi_decode(p->d.out, got, i);
-        if (fabs(y[i]) > max_f32) y[i] = copysign(INFINITY, y[i]);
-        bool good = isnan(y[i]) ? isnan(v) : isinf(y[i]) ? v == y[i] : fabs(v - y[i]) <= bound[i];
+    for (int64_t i = 0; i < p->a.tokens * p->d.hidden; i++) {
+        double v = (double)moi_decode(p->d.out, got, i), want = fabs(y[i]) > max_f32 ? copysign(INFINITY, y[i]) : y[i];
+        bool good = isnan(want) ? isnan(v) : isinf(want) ? v == want : fabs(v - want) <= bound[i];
+        if (isfinite(y[i]) && !(bound[i] <= max_f32)) continue; /* FP32 may have been left on the way */
         if (!good)
             fail_msg("%s on %s, weights %s %s block %d layout %d, x %s, out %s, t %lld h %lld f %lld: y[%lld][%lld] = %.9g, exact %.9g, bound %.3g",
                      row, moi_ctx_describe(ctx), moi_recipe_name(p->d.weights.recipe), moi_dtype_name(p->d.weights.elem), (int)p->d.weights.block,
@@ -195,19 +192,31 @@ static void check(moi_ctx *ctx, const char *row, problem *p)
                      (long long)p->d.hidden, (long long)p->d.width, (long long)(i / p->d.hidden), (long long)(i % p->d.hidden), v, y[i], bound[i]);
     }
     moit_free(got);
-    free(y), free(bound);
 }
 
 /* Contexts beside the default one: other thread counts, and plain C bodies. */
 static moi_ctx *contexts[4];
 enum { CONTEXTS = 4 };
 
+/* Every row, with the machine's best bodies and with plain C ones. */
+static void check(problem *p)
+{
+    int64_t n = p->a.tokens * p->d.hidden;
+    double *y = calloc((size_t)n + 1, sizeof *y), *bound = calloc((size_t)n + 1, sizeof *bound);
+    exact(p, y, bound);
+    for (int r = 0; moit_row("moe_decode", r); r++) {
+        check_row(contexts[0], moit_row("moe_decode", r), p, y, bound);
+        if (strcmp(moit_row("moe_decode", r), "moe_decode_ref") != 0) check_row(contexts[3], moit_row("moe_decode", r), p, y, bound);
+    }
+    free(y), free(bound);
+}
+
 static int open_contexts(void **state)
 {
     (void)state;
     for (int i = 0; i < CONTEXTS; i++) {
         moi_ctx_config c = MOI_CTX_CONFIG_INIT;
-        c.threads = i + 1;
+        c.threads = i < 3 ? i + 1 : 1;
         if (i == 3) setenv("MOI_CPU_ISA", "generic", 1);
         moit_ok(moi_ctx_create(&contexts[i], &c));
     }
@@ -227,14 +236,12 @@ static void test_bound(void **state)
     (void)state;
     moi_format f[MAX_FORMATS];
     int n = formats(f);
-    for (int r = 0; moit_row("moe_decode", r); r++)
-        for (int i = 0; i < n; i++)
-            for (int s = 0; s < SHAPES; s++)
-                for (int c = 1; c < CONTEXTS; c += 2) {
-                    problem p = problem_make(f[i], shapes[s], (i + s + c) & 1 ? MOI_BF16 : MOI_F32, (i + s) & 2 ? MOI_BF16 : MOI_F32);
-                    check(contexts[c], moit_row("moe_decode", r), &p);
-                    problem_free(&p);
-                }
+    for (int i = 0; i < n; i++)
+        for (int s = 0; s < SHAPES; s++) {
+            problem p = problem_make(f[i], shapes[s], (i + s) & 1 ? MOI_BF16 : MOI_F32, (i + s) & 2 ? MOI_BF16 : MOI_F32);
+            check(&p);
+            problem_free(&p);
+        }
 }
 
 /* P:det: the same bits for 1, 2, 3 threads.   P:decode.batch: a token alone gets the bits that it gets in a batch. */
@@ -249,7 +256,7 @@ static void test_batch_and_threads(void **state)
             problem p = problem_make(f[i], (shape){ 6, 100, 37, 3, 3 }, i & 1 ? MOI_BF16 : MOI_F32, MOI_F32);
             char *first = moit_alloc(y_bytes(&p)), *again = moit_alloc(y_bytes(&p));
             run_on(contexts[0], row, &p, first);
-            for (int c = 1; c < 3; c++) {
+            for (int c = 1; c < (i % 5 ? 2 : 3); c++) {
                 run_on(contexts[c], row, &p, again);
                 assert_memory_equal(first, again, (size_t)y_bytes(&p));
             }
@@ -275,7 +282,7 @@ static void test_nan_token(void **state)
 {
     (void)state;
     for (int r = 0; moit_row("moe_decode", r); r++)
-        for (int c = 1; c < CONTEXTS; c += 2) {
+        for (int c = 1; c < CONTEXTS; c += 2) { /* two threads; plain C */
             problem p = problem_make(MOI_FORMAT_MXFP8, (shape){ 3, 96, 32, 4, 2 }, MOI_F32, MOI_F32);
             float *clean = moit_alloc(y_bytes(&p)), *y = moit_alloc(y_bytes(&p));
             run_on(contexts[c], moit_row("moe_decode", r), &p, clean);
@@ -297,23 +304,20 @@ static void test_special_weights(void **state)
     int n = formats(f);
     static const unsigned char specials[] = { 0x7F, 0xFF, 0x7C, 0xFC, 0x7E, 0x80 }, e8m0[] = { 255, 254, 240, 0 };
     static const float f32[] = { NAN, INFINITY, 0x1p110f, 0.0f };
-    for (int r = 0; moit_row("moe_decode", r); r++)
-        for (int i = 0; i < n * 2 * CONTEXTS; i++) {
+    for (int i = 0; i < 2 * n; i++)
+        for (int kind = 0; kind < 10; kind++) {
             const moi_format *q = &f[i % n];
-            int which = i / n & 1, c = i / n / 2;
-            if (c & 1) continue;
-            for (int kind = 0; kind < 10; kind++) {
-                problem p = problem_make(*q, (shape){ 3, 70, 45, 2, 1 }, MOI_F32, MOI_F32);
-                for (int l = 0; l < 3 * 70; l++) ((float *)p.x)[l] *= q->elem == MOI_E5M2 ? 0x1p-9f : 1.0f; /* no u that is almost 0: Inf * 0 */
-                p.ids[0] = 1; /* token 0: expert 1, others: 0, which gets the special weight in a full block or in the tail */
-                unsigned char *code = (unsigned char *)p.codes[which] + moi_row_bytes(q->elem, (which ? 45 : 70) * (kind & 1 ? 33 : 1)) / 2;
-                if (kind < 6) *code = specials[kind];
-                else if (!p.scales[which]) *(unsigned short *)p.codes[which] = (unsigned short)(kind & 1 ? 0x7F80 : 0xFFC0);
-                else if (q->recipe == MOI_RECIPE_MX32) *(unsigned char *)p.scales[which] = e8m0[kind - 6];
-                else *(float *)p.scales[which] = f32[kind - 6];
-                if (kind < 6 || kind != 8 || which) check(contexts[3 - c], moit_row("moe_decode", r), &p);
-                problem_free(&p);
-            }
+            int which = i / n;
+            problem p = problem_make(*q, (shape){ 3, 70, 45, 2, 1 }, MOI_F32, MOI_F32);
+            for (int l = 0; l < 3 * 70; l++) ((float *)p.x)[l] *= q->elem == MOI_E5M2 ? 0x1p-9f : 1.0f; /* no u that is almost 0: Inf * 0 */
+            p.ids[0] = 1; /* token 0: expert 1, others: 0, which gets the special weight in a full block or in the tail */
+            unsigned char *code = (unsigned char *)p.codes[which] + moi_row_bytes(q->elem, (which ? 45 : 70) * (kind & 1 ? 33 : 1)) / 2;
+            if (kind < 6) *code = specials[kind];
+            else if (!p.scales[which]) *(unsigned short *)p.codes[which] = (unsigned short)(kind & 1 ? 0x7F80 : 0xFFC0);
+            else if (q->recipe == MOI_RECIPE_MX32) *(unsigned char *)p.scales[which] = e8m0[kind - 6];
+            else *(float *)p.scales[which] = f32[kind - 6];
+            check(&p);
+            problem_free(&p);
         }
 }
 
@@ -322,15 +326,12 @@ static void test_large_x(void **state)
 {
     (void)state;
     moi_format f = MOI_FORMAT_MXFP8;
-    for (int r = 0; moit_row("moe_decode", r); r++)
-        for (int c = 1; c < CONTEXTS; c += 2) {
-            problem p = problem_make(f, (shape){ 1, 64, 3, 1, 1 }, MOI_F32, MOI_F32);
-            memset(p.codes[0], 0x7E, 6 * 64);
-            memset(p.scales[0], 7, 6 * 2);
-            for (int l = 0; l < 64; l++) ((float *)p.x)[l] = l % 2 ? -1.25e38f : 1.5e38f;
-            check(contexts[c], moit_row("moe_decode", r), &p);
-            problem_free(&p);
-        }
+    problem p = problem_make(f, (shape){ 1, 64, 3, 1, 1 }, MOI_F32, MOI_F32);
+    memset(p.codes[0], 0x7E, 6 * 64);
+    memset(p.scales[0], 7, 6 * 2);
+    for (int l = 0; l < 64; l++) ((float *)p.x)[l] = l % 2 ? -1.25e38f : 1.5e38f;
+    check(&p);
+    problem_free(&p);
 }
 
 static void test_refusals(void **state)

@@ -4,6 +4,7 @@
 #ifndef MOII_ISA_H
 #define MOII_ISA_H
 
+#include "dot.h"
 #include "moiety.h"
 #include "nn.h"
 
@@ -23,6 +24,9 @@ typedef struct moii_isa {
     /* swiglu_body.h */
     void (*swiglu)(const float *gate, const float *up, float *act, int64_t n);
     void (*swiglu_backward)(const float *gate, const float *up, const float *d_act, float *d_gate, float *d_up, int64_t n);
+    /* dot_body.h */
+    moii_dot_kernel dot[MOI_INT8 + 1]; /* by element type; F16 has none */
+    void (*dot_scales)(const unsigned char *code, float *scale, int64_t n);
 } moii_isa;
 
 extern const moii_isa moii_isa_generic;

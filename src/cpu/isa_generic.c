@@ -3,6 +3,7 @@
 #include "isa.h"
 
 #include "dequant_body.h"
+#include "dot_body.h"
 #include "nn_body.h"
 #include "quantize_body.h"
 #include "swiglu_body.h"
@@ -16,4 +17,11 @@ const moii_isa moii_isa_generic = {
     .dequant = dequant,
     .quant = &moii_quant_loops_here,
     .swiglu = swiglu, .swiglu_backward = swiglu_backward,
+    .dot = {
+        [MOI_F32] = { dot_c_f32, 1.0f, MOII_DOT_IN_ORDER }, [MOI_BF16] = { dot_c_bf16, 1.0f, MOII_DOT_IN_ORDER },
+        [MOI_E4M3] = { dot_c_e4m3, 1.0f, MOII_DOT_IN_ORDER }, [MOI_E5M2] = { dot_c_e5m2, 1.0f, MOII_DOT_IN_ORDER },
+        [MOI_E3M2] = { dot_c_e3m2, 1.0f, MOII_DOT_IN_ORDER }, [MOI_E2M3] = { dot_c_e2m3, 1.0f, MOII_DOT_IN_ORDER },
+        [MOI_E2M1] = { dot_c_e2m1, 1.0f, MOII_DOT_IN_ORDER }, [MOI_INT8] = { dot_c_int8, 1.0f, MOII_DOT_IN_ORDER },
+    },
+    .dot_scales = dot_scales,
 };
