@@ -118,7 +118,7 @@ static double experts(double *y, const double *x, const moi_lm *lm, int64_t laye
     }
     for (int64_t i = 0; i < e; i++) aux += count[i] / (double)t * mean[i];
     free(p), free(count), free(mean);
-    return (double)c->router_aux_loss_coef * (double)e * aux;
+    return e == 1 ? 0 : (double)c->router_aux_loss_coef * (double)e * aux; /* one expert: nothing to balance */
 }
 
 /* x [t, h] -> x; returns the load-balancing loss */

@@ -81,8 +81,7 @@ static void test_round_trip(void **state)
     moit_ok(moi_lm_load(&again, moit_ctx(0), at("deep/er/model"), NULL));
     same_numbers(lm, again);
     moit_ok(moi_lm_get_config(again, &got));
-    c.size = got.size;
-    assert_memory_equal(&c, &got, sizeof c);
+    assert_memory_equal(&c.vocab_size, &got.vocab_size, offsetof(moi_lm_config, mlp_only) + sizeof c.mlp_only - offsetof(moi_lm_config, vocab_size));
     moi_lm_free(again);
     moit_ok(moi_lm_save(lm, at("half"), MOI_BF16));
     moit_ok(moi_lm_load(&again, moit_ctx(0), at("half"), NULL));
@@ -122,7 +121,8 @@ static void test_resume(void **state) /* 6 steps are 3 steps, a save, a load, an
         assert_int_equal(two->options.recipe, recipe);
         assert_int_equal(moi_trainer_steps_done(second), 3);
         moit_ok(moi_trainer_get_config(second, &got));
-        assert_memory_equal(&how, &got, sizeof how);
+        assert_memory_equal(&how.batch, &got.batch, offsetof(moi_train_config, clip_norm) + sizeof how.clip_norm - offsetof(moi_train_config, batch));
+        assert_true(how.seed == got.seed);
         steps(second, 3, 6, b);
         assert_memory_equal(a, b, sizeof a);
         same_numbers(one, two);
@@ -267,14 +267,14 @@ static void test_killed(void **state)
             execl("/proc/self/exe", "test_checkpoint", "--save-forever", at("killed"), (char *)NULL);
             _exit(127);
         }
-        usleep((useconds_t)(40000 + (round * 7919) % 30000 + round * 500));
+        for (int wait = 0; access(at("killed/trainer.json"), F_OK) && access(at("killed/.commit"), F_OK) && wait < 20000; wait++) usleep(1000);
+        usleep((useconds_t)((round * 7919) % 30000 + round * 1000));
         int how, dead = waitpid(child, &how, WNOHANG);
         assert_int_equal(dead, 0); /* it must not have ended by itself */
         kill(child, SIGKILL);
         waitpid(child, &how, 0);
         moi_trainer *t;
         moi_lm *lm, *model;
-        if (access(at("killed/trainer.json"), F_OK) && access(at("killed/.commit"), F_OK)) continue; /* died before the first save */
         moit_ok(moi_lm_load(&model, moit_ctx(0), at("killed"), NULL));
         moit_ok(moi_trainer_load(&t, &lm, moit_ctx(0), at("killed"), NULL));
         for (int64_t i = 0; i < lm->params.count; i++) {
