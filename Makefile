@@ -2,6 +2,7 @@
 # make | test | demo | bench | sanitize | install | clean | help.   VARIANT=asan|tsan builds into its own folder.
 
 PREFIX   ?= /usr/local
+LIBDIR   ?= $(PREFIX)/lib
 DESTDIR  ?=
 VARIANT  ?= release
 BUILD    ?= build
@@ -53,7 +54,7 @@ VERSION  := $(shell sed -n 's/^#define MOI_VERSION_[A-Z]* \([0-9]*\)/\1/p' inclu
 COMMIT   := $(or $(shell git rev-parse --short=12 HEAD 2>/dev/null),unknown)
 SOMAJOR  := $(firstword $(subst ., ,$(VERSION)))
 
-.PHONY: all lib test demo bench sanitize install clean help setup checks
+.PHONY: all lib test demo bench sanitize install uninstall clean help setup checks
 .PHONY: .FORCE
 .SUFFIXES:
 .SECONDARY:
@@ -62,7 +63,17 @@ all: $(OUT)/moiety $(OUT)/libmoiety.so
 lib: $(OUT)/libmoiety.a $(OUT)/libmoiety.so
 
 help:
-	@sed -n '2p' Makefile; echo "variables: PREFIX, DESTDIR, CC, CFLAGS, WERROR=1, VARIANT, DATA (demo), DEMO_STEPS (demo)"
+	@echo "make            the program and the libraries, in $(BUILD)/$(VARIANT)"
+	@echo "make test       install what is missing, build, run the checks and all tests"
+	@echo "make demo       train a model in BF16 and in MXFP8 on this machine, compare, generate (a few minutes)"
+	@echo "make bench      check and time the kernels, into $(BUILD)/bench.csv"
+	@echo "make sanitize   all tests under address, undefined-behaviour and thread sanitizers, then the fuzzers"
+	@echo "make install    to DESTDIR/PREFIX; make uninstall takes it back"
+	@echo "make setup      install the packages needed;   make clean"
+	@echo
+	@echo "PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) DESTDIR=$(DESTDIR) CC=$(CC) CFLAGS=$(CFLAGS)"
+	@echo "WERROR=1 makes warnings errors; VARIANT=release, asan, tsan or fuzz"
+	@echo "DATA=path and DEMO_STEPS=n for the demo; SANITIZE_SHORT=1 for a selection"
 
 setup:
 	@tools/setup
@@ -114,6 +125,33 @@ $(OUT)/fuzz_%: tests/fuzz/fuzz_%.c $(OUT)/libmoiety.a
 	$(CC) $(CPPFLAGS) -Isrc/core -Isrc/lm $(STRICT) $(OPT) $(WARN) -fsanitize=fuzzer $(SAN) $(filter %.c %.a,$^) -o $@ -ljansson -lm
 .PHONY: fuzz
 fuzz: $(patsubst tests/fuzz/%.c,$(OUT)/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+demo:
+	@tools/demo
+
+bench: $(OUT)/moiety
+	$(OUT)/moiety bench all --csv $(BUILD)/bench.csv
+
+sanitize:
+	@tools/sanitize
+
+LIB_DEST := $(DESTDIR)$(LIBDIR)
+INC_DEST := $(DESTDIR)$(PREFIX)/include
+install: all lib
+	install -d $(LIB_DEST)/pkgconfig $(INC_DEST) $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 include/moiety.h include/moiety_lm.h $(INC_DEST)
+	install -m 644 $(OUT)/libmoiety.a $(LIB_DEST)
+	install -m 755 $(OUT)/libmoiety.so $(LIB_DEST)/libmoiety.so.$(VERSION)
+	ln -sf libmoiety.so.$(VERSION) $(LIB_DEST)/libmoiety.so.$(SOMAJOR)
+	ln -sf libmoiety.so.$(SOMAJOR) $(LIB_DEST)/libmoiety.so
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@PRIVATE@|$(OPENMP) $(LDLIBS)|' moiety.pc.in \
+	    >$(LIB_DEST)/pkgconfig/moiety.pc
+	install -m 755 $(OUT)/moiety $(DESTDIR)$(PREFIX)/bin
+	tools/manpage $(OUT)/moiety >$(DESTDIR)$(PREFIX)/share/man/man1/moiety.1
+
+uninstall:
+	rm -f $(INC_DEST)/moiety.h $(INC_DEST)/moiety_lm.h $(LIB_DEST)/libmoiety.a $(LIB_DEST)/libmoiety.so* \
+	    $(LIB_DEST)/pkgconfig/moiety.pc $(DESTDIR)$(PREFIX)/bin/moiety $(DESTDIR)$(PREFIX)/share/man/man1/moiety.1
 
 checks:
 	tools/check_layers

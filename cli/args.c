@@ -56,7 +56,9 @@ static void help(const args_spec *spec)
         char left[96];
         if (positional(a)) snprintf(left, sizeof left, "%s", a->name);
         else snprintf(left, sizeof left, "--%s%s%s", a->name, a->kind == ARG_FLAG ? "" : " ", a->kind == ARG_FLAG ? "" : a->shows);
-        printf("  %-24s %s", left, a->help);
+        if (strlen(left) > 24) printf("  %s\n  %-24s %s", left, "", a->help);
+        else printf("  %-24s %s", left, a->help);
+        if (positional(a) && a->kind == ARG_CHOICE) printf(": %s", a->shows);
         if (a->kind == ARG_INT || a->kind == ARG_REAL) show_range(a);
         if (a->kind != ARG_FLAG && !a->required) show_default(a);
         printf("\n");
