@@ -111,7 +111,7 @@ $(OUT)/libmoiety.a: $(LIB_OBJ)
 	@rm -f $@
 	ar rcs $@ $^
 $(OUT)/libmoiety.so: $(LIB_OBJ) moi.map
-	$(CC) -shared -Wl,-soname,libmoiety.so.$(SOMAJOR) -Wl,--version-script=moi.map $(SAN) $(OPENMP) $(LIB_OBJ) -o $@ $(LDLIBS)
+	$(CC) -shared -Wl,-soname,libmoiety.so.$(SOMAJOR) -Wl,--version-script=moi.map $(if $(SAN),,-Wl$(comma)-z$(comma)defs) $(SAN) $(OPENMP) $(LIB_OBJ) -o $@ $(LDLIBS)
 $(OUT)/moiety: $(CLI_OBJ) $(OUT)/libmoiety.a
 	$(CC) $(SAN) $(OPENMP) $^ -o $@ $(LDLIBS)
 $(OUT)/tests/test_%: $(OUT)/tests/test_%.o $(TEST_SUPPORT) $(OUT)/libmoiety.a
