@@ -373,7 +373,8 @@ typedef struct moi_gemm_args {
  * Requires  recipe F32: elem F32, BF16: elem BF16; mx32: any two MX elements.  Any n, k; k = 0 gives 0 (or leaves D).
  *           Dequantised magnitudes of 2^128 and more count as infinite.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.
- * Promise   P:gemm.bound  |D - exact| <= (k + 4) * 2^-24 * sum |A B| + half a unit of `out`, for the CPU rows.
+ * Promise   P:gemm.bound  |D - exact| <= (k + 4) * 2^-24 * sum |A B| + half a unit of `out`, for the CPU rows; the sum
+ *           includes |D| if it is added to, is below 2^128, and no number but 0 in it is below 2^-126.
  *           P:gemm.nan  NaN or Inf in row i of A reaches only row i of D. */
 MOI_API moi_status moi_gemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_gemm_desc *desc);
 MOI_API moi_status moi_gemm_run(const moi_plan *plan, const moi_gemm_args *args, void *workspace,

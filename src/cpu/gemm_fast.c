@@ -32,7 +32,7 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     moii_cut cut = moii_cut_of(&t, m, n, plan->ctx->threads);
 #pragma omp parallel num_threads(plan->ctx->threads)
     {
-        omp_set_num_threads(1); /* of this thread only: BLAS must not start threads of its own, even in a team of one */
+        moii_blas_alone();
         char *scratch = (char *)workspace + omp_get_thread_num() * t.scratch_bytes;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < cut.m_parts * cut.n_parts; i++) {

@@ -100,7 +100,7 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     int64_t tiles = j.before[d->groups];
 #pragma omp parallel num_threads(plan->ctx->threads)
     {
-        omp_set_num_threads(1); /* of this thread only: BLAS must not start threads of its own, even in a team of one */
+        moii_blas_alone();
         char *scratch = (char *)workspace + list_bytes(d) + omp_get_thread_num() * j.tiling.scratch_bytes;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < tiles; i++) do_tile(&j, i, scratch);

@@ -3,13 +3,14 @@
 #include "product_fast.h"
 
 #include <cblas.h>
+#include <omp.h>
 #include <string.h>
 
 #include "isa.h"
 
 /* Tiles of 512 x 512 reach most of what BLAS does on whole matrices, and two panels of 1 MB are small beside any weight.
  * Operands that BLAS reads in place need no panels, so their tiles may be larger. */
-enum { TILE = 512, PANEL_DEPTH = 512, DIRECT_TILE = 2048, ROW_GAP = 16, SLIM = 4 };
+enum { TILE = 512, PANEL_DEPTH = 512, DIRECT_TILE = 2048, ROW_GAP = 16, SLIM = 4, SLIM_DIRECT = 2 };
 
 static bool direct(const moi_format *f) { return f->recipe == MOI_RECIPE_F32; }
 
@@ -71,10 +72,20 @@ static panel panel_of(const moii_isa *isa, const moii_view *v, int64_t r0, int64
     return (panel){ out, ld, v->mn_major };
 }
 
-static void multiply(const panel *a, const panel *b, int64_t m, int64_t n, int64_t k, bool add, float *d, int64_t ldd)
+static void blas(const panel *a, const panel *b, int64_t m, int64_t n, int64_t k, bool add, float *d, int64_t ldd)
 {
     cblas_sgemm(CblasRowMajor, a->mn_major ? CblasTrans : CblasNoTrans, b->mn_major ? CblasNoTrans : CblasTrans, (int)m, (int)n, (int)k,
                 1.0f, a->data, (int)a->ld, b->data, (int)b->ld, add ? 1.0f : 0.0f, d, (int)ldd);
+}
+
+static void multiply(const panel *a, const panel *b, int64_t m, int64_t n, int64_t k, bool add, float *d, int64_t ldd)
+{
+    if (openblas_get_parallel() != OPENBLAS_SEQUENTIAL) {
+        blas(a, b, m, n, k, add, d, ldd);
+    } else { /* the build of OpenBLAS without threads keeps its buffers without locks */
+#pragma omp critical(moii_blas)
+        blas(a, b, m, n, k, add, d, ldd);
+    }
 }
 
 /* A few rows of A: each row of B is dequantised once, into the first-level cache, and multiplied with all of them. */
@@ -105,6 +116,11 @@ static void clear(float *d, int64_t m, int64_t n, int64_t ldd)
     for (int64_t i = 0; i < m; i++) memset(d + i * ldd, 0, (size_t)n * sizeof *d);
 }
 
+void moii_blas_alone(void)
+{
+    if (omp_get_num_threads() == 1) omp_set_num_threads(1);
+}
+
 void moii_product_tile(const moi_ctx *ctx, const moii_tiling *t, const moii_view *a, const moii_view *b, moii_range r, moi_dtype out,
                        bool accumulate, void *d, int64_t ldd, void *scratch)
 {
@@ -113,7 +129,7 @@ void moii_product_tile(const moi_ctx *ctx, const moii_tiling *t, const moii_view
     float *pa = (float *)(void *)s, *pb = (float *)(void *)(s + t->a_bytes);
     float *scales = (float *)(void *)(s + t->a_bytes + t->b_bytes), *sum = (float *)(void *)(s + t->a_bytes + t->b_bytes + t->scale_bytes);
     int64_t m = r.i1 - r.i0, n = r.j1 - r.j0, ld_sum = n;
-    bool few = m <= SLIM && !b->mn_major && !(a->mn_major && !direct(a->format));
+    bool few = m <= (direct(a->format) ? SLIM_DIRECT : SLIM) && !b->mn_major && !(a->mn_major && !direct(a->format));
     int64_t depth = direct(a->format) && !few ? INT32_MAX : PANEL_DEPTH;
     if (out == MOI_F32) sum = d, ld_sum = ldd;
     if (r.l0 == r.l1 && !accumulate) clear(sum, m, n, ld_sum);
