@@ -15,9 +15,12 @@ typedef struct cmd {
 } cmd;
 
 int cmd_bench(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_perplexity(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
+int cmd_train(int argc, char **argv);
 
 /* Says on stderr what failed, with moi_last_error; returns CMD_FAILED. */
 int cmd_failed(const char *command);
