@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * main.c: the table of commands. */
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd.h"
 #include "moiety.h"
@@ -24,8 +27,20 @@ static void usage(FILE *to)
     fprintf(to, "\n'moiety COMMAND --help' tells more.  Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.\n");
 }
 
+/* OpenMP threads spin while they wait for each other, which ruins them where other programs want the cores too: training ran 4
+ * times slower on a loaded machine.  The runtime reads its policy before main, so the program starts itself once more. */
+static void wait_without_spinning(char **argv)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0 || getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1)) return;
+    self[n] = 0;
+    execv(self, argv); /* where that fails, this process does the work, spinning */
+}
+
 int main(int argc, char **argv)
 {
+    wait_without_spinning(argv);
     if (argc < 2) {
         usage(stderr);
         return CMD_USAGE;
