@@ -32,7 +32,7 @@ static void show_default(const arg *a)
 {
     if (a->kind == ARG_INT) printf("; default %" PRId64, *(int64_t *)a->value);
     else if (a->kind == ARG_REAL) printf("; default %g", *(double *)a->value);
-    else if (*(const char **)a->value) printf("; default %s", *(const char **)a->value);
+    else if (*(const char **)a->value && **(const char **)a->value) printf("; default %s", *(const char **)a->value);
 }
 
 static void show_range(const arg *a)

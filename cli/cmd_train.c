@@ -68,6 +68,17 @@ static moi_status begin_anew(train_run *r, moi_ctx *ctx, const settings *s)
     return status ? status : moi_trainer_create(&r->trainer, r->lm, &t);
 }
 
+/* The recipe that a resumed run goes on with: trainer.json has it. */
+static void recipe_of_folder(const char *folder, settings *s)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/trainer.json", folder);
+    json_t *all = json_load_file(path, 0, NULL);
+    const char *name = json_string_value(json_object_get(all, "recipe"));
+    if (name) s->recipe = moi_recipe_name(cmd_recipe(name));
+    json_decref(all);
+}
+
 static void print_json(const train_run *r, const settings *s)
 {
     double tokens = (double)(r->steps_now * r->config.batch * r->config.seq);
@@ -88,6 +99,7 @@ static int train(train_run *r, moi_ctx *ctx, settings *s)
     if (moi_data_open(&r->data, r->data_path, &data)) return cmd_failed("train");
     moi_status status = s->resume ? moi_trainer_load(&r->trainer, &r->lm, ctx, r->out, NULL) : begin_anew(r, ctx, s);
     if (status) return cmd_failed("train");
+    if (s->resume) recipe_of_folder(r->out, s);
     if (moi_trainer_get_config(r->trainer, &r->config)) return cmd_failed("train");
     if (mkdir(r->out, 0777) && !exists(r->out, ".")) {
         fprintf(stderr, "moiety train: the folder %s cannot be made\n", r->out);

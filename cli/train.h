@@ -18,6 +18,7 @@ typedef struct train_run {
     /* what came of it */
     double first_validation, last_validation, last_train, train_seconds;
     int64_t steps_now; /* done by this call */
+    bool diverged;
 } train_run;
 
 /* From the trainer's step to the last one, or until Ctrl-C.  Returns an exit code; the checkpoint is saved either way. */

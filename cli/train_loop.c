@@ -32,6 +32,16 @@ static moi_status step(train_run *r, int64_t at, int32_t *tokens, moi_train_stat
 
 static bool due(int64_t done, int64_t every, int64_t last) { return done == last || (every > 0 && done % every == 0); }
 
+/* A run whose loss is no number ends before such weights replace the last good checkpoint. */
+static bool diverged(train_run *r, const moi_train_stats *stats, double loss)
+{
+    bool good = isfinite(loss) && isfinite(stats->grad_norm);
+    if (!good)
+        fprintf(stderr, "\nmoiety train: the loss of step %lld is no number (a smaller --lr may help); the checkpoint before it is kept\n",
+                (long long)stats->step);
+    return r->diverged = !good;
+}
+
 /* One step with what follows it; *validation is NaN if it was not due. */
 static moi_status advance(train_run *r, int64_t at, int32_t *tokens, moi_train_stats *stats, double *validation)
 {
@@ -42,8 +52,11 @@ static moi_status advance(train_run *r, int64_t at, int32_t *tokens, moi_train_s
     r->train_seconds += took;
     r->steps_now++;
     r->last_train = stats->loss;
-    if (due(at + 1, r->eval_every, r->config.steps)) status = validate(r, tokens, validation);
-    if (status) return status;
+    if (diverged(r, stats, stats->loss)) return MOI_OK;
+    if (due(at + 1, r->eval_every, r->config.steps)) {
+        if ((status = validate(r, tokens, validation))) return status;
+        if (diverged(r, stats, *validation)) return MOI_OK;
+    }
     if (!isnan(*validation)) r->last_validation = *validation;
     losses_add(&r->losses, at + 1, stats->loss, *validation, (double)(r->config.batch * r->config.seq) / took);
     return due(at + 1, r->save_every, r->config.steps) ? moi_trainer_save(r->trainer, r->out) : MOI_OK;
@@ -68,7 +81,7 @@ static moi_status go(train_run *r, int32_t *tokens, progress *line, int64_t firs
         moi_train_stats stats = { .size = sizeof stats };
         double validation = NAN;
         status = advance(r, done, tokens, &stats, &validation);
-        if (status) break;
+        if (status || r->diverged) break;
         done++;
         char text[80];
         snprintf(text, sizeof text, "loss %.4f", stats.loss);
@@ -94,6 +107,7 @@ int train_loop(train_run *r)
     free(tokens);
     if (!r->quiet) progress_end(&line);
     if (status) return cmd_failed("train");
+    if (r->diverged) return CMD_FAILED;
     int64_t done = moi_trainer_steps_done(r->trainer);
     if (done >= r->config.steps) return CMD_DONE;
     if (moi_trainer_save(r->trainer, r->out)) return cmd_failed("train");
