@@ -102,6 +102,7 @@ static int generate(writing *w, moi_ctx *ctx, moi_lm **lm, moi_session **session
     if (status) return cmd_failed("generate");
     if (w->json) print_json(w);
     else putchar('\n');
+    fflush(stdout); /* the text first, then its speed */
     fprintf(stderr, "%lld tokens, first after %.3f s, %.0f tokens/s\n", (long long)w->made, w->first_seconds,
             w->seconds > 0 ? (double)w->made / w->seconds : 0.0);
     return w->made < w->tokens ? CMD_STOPPED : CMD_DONE;
