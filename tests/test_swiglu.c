@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_swiglu.c: the bound against long double, and fused quantisation against quantisation of the plain result. */
+#include "support.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static moi_plan *plan_of(const moi_swiglu_desc *d)
+{
+    moi_plan *p;
+    moit_ok(moi_swiglu_plan_create(&p, moit_ctx(0), d));
+    return p;
+}
+
+static void run(const moi_plan *p, const moi_swiglu_args *a, int backward)
+{
+    void *ws = moit_workspace(p);
+    int64_t bytes = moi_plan_workspace_bytes(p);
+    if (backward) moit_ok(moi_swiglu_backward_run(p, a, ws, bytes, NULL));
+    else moit_ok(moi_swiglu_run(p, a, ws, bytes, NULL));
+    moit_free(ws);
+}
+
+/* P:swiglu.bound: 8 * 2^-24 relative, or half of the smallest subnormal; what is not finite must be so here and there.
+ * With an infinite up, silu may underflow earlier in float64 than in long double, so NaN and Inf count as one. */
+static void compare(const char *row, const char *what, float gate, float up, float got, long double want)
+{
+    long double limit = 8 * 0x1p-24L * fabsl(want) + 0x1p-150L;
+    int big = fabsl(want) >= 0x1.ffffffp127L; /* rounds to infinity */
+    if (!isfinite(up) && !isfinite(want) ? isfinite(got) : isnan(want) ? !isnan(got) : big ? !isinf(got) || !signbit(got) != !signbit(want) : !(fabsl((long double)got - want) <= limit))
+        fail_msg("%s %s(%a, %a): %a, wanted %La", row, what, (double)gate, (double)up, (double)got, want);
+}
+
+static long double sigmoid(long double x) { return 1 / (1 + expl(-x)); }
+
+/* Where the terms of 1 + g (1 - s) cancel, at g = -1.278, long double has 11 bits more than the rows. */
+static void check_bound(const char *row, const float *gate, const float *up, const float *d_act, int64_t n)
+{
+    moi_swiglu_desc d = MOI_SWIGLU_DESC_INIT;
+    d.row = row, d.in = MOI_FORMAT_F32, d.max_rows = 1, d.width = n;
+    moi_plan *p = plan_of(&d);
+    float *in = moit_alloc(2 * n * 4), *act = moit_alloc(n * 4), *grad = moit_alloc(2 * n * 4), *da = moit_alloc(n * 4);
+    memcpy(in, gate, (size_t)n * 4), memcpy(in + n, up, (size_t)n * 4), memcpy(da, d_act, (size_t)n * 4);
+    moi_swiglu_args a = { .size = sizeof a, .rows = 1, .gate_up = { in, NULL, 0 }, .plain = act, .d_act = da };
+    run(p, &a, 0);
+    a.plain = grad;
+    run(p, &a, 1);
+    for (int64_t i = 0; i < n; i++) {
+        long double g = (long double)gate[i], u = (long double)up[i], da_ = (long double)d_act[i], s = sigmoid(g), silu = g / (1 + expl(-g));
+        compare(row, "act", gate[i], up[i], act[i], silu * u);
+        compare(row, "d_gate", gate[i], up[i], grad[i], da_ * u * s * (1 + g * (1 - s)));
+        compare(row, "d_up", gate[i], up[i], grad[n + i], da_ * silu);
+    }
+    moit_free(in), moit_free(act), moit_free(grad), moit_free(da);
+    moi_plan_free(p);
+}
+
+static void test_bound(void **state)
+{
+    (void)state;
+    static const float edges[] = { 0.0f, -0.0f, 100.0f, -100.0f, 88.0f, -88.0f, -87.4f, 104.0f, -104.0f, -150.0f, -190.0f, -700.0f, -708.0f,
+                                   -709.5f, -1000.0f, 1000.0f, 3e38f, -3e38f, 0x1p-149f, -0x1p-149f, 0x1p-130f, 1e-20f, -1e-20f, 1.0f,
+                                   INFINITY, -INFINITY, NAN };
+    static const float ups[] = { 1.0f, -1.0f, 0.0f, 1e30f, -3e38f, 1e-30f, 0x1p-140f, INFINITY, NAN };
+    enum { E = sizeof edges / sizeof *edges, U = sizeof ups / sizeof *ups, N = 20000 };
+    float *g = malloc(N * 4), *u = malloc(N * 4), *da = malloc(N * 4);
+    for (int i = 0; moit_row("swiglu", i); i++) {
+        moit_rng rng = moit_seed("swiglu", 0);
+        for (int n = 0; n < E * U; n++) g[n] = edges[n % E], u[n] = ups[n / E], da[n] = 1.0f;
+        check_bound(moit_row("swiglu", i), g, u, da, E * U);
+        for (int n = 0; n < N; n++) { /* normals of many sizes, and the floats around the zero of d_gate */
+            g[n] = n < N / 2 ? ldexpf(moit_normal(&rng), (int)moit_below(&rng, 12) - 4) : -1.2784645f + (float)(n - N * 3 / 4) * 0x1p-23f;
+            u[n] = ldexpf(moit_normal(&rng), (int)moit_below(&rng, 40) - 20);
+            da[n] = moit_normal(&rng);
+        }
+        check_bound(moit_row("swiglu", i), g, u, da, N);
+    }
+    free(g), free(u), free(da);
+}
+
+typedef struct fused { int64_t rows, width, groups; moi_format row, col, in; moi_dtype out; uint32_t want; } fused;
+
+/* Offsets with an empty group, a group of one row, and, if there is room, rows that no group owns. */
+static void fill_offsets(int64_t *offsets, int64_t groups, int64_t rows)
+{
+    for (int64_t g = 0; g <= groups; g++) offsets[g] = g == 0 ? 0 : g == 1 ? rows / 3 : g == 2 ? rows / 3 : rows / 3 + (rows - rows / 3) * g / groups;
+    if (groups && rows > 4) offsets[groups] = rows - 1;
+    for (int64_t g = groups; g > 0; g--)
+        if (offsets[g - 1] > offsets[g]) offsets[g - 1] = offsets[g];
+}
+
+/* A matrix in `f` made of nasty values by the reference quantiser. */
+static moi_operand make_input(const fused *c, moit_rng *rng)
+{
+    int64_t cols = 2 * c->width;
+    float *x = moit_alloc(c->rows * cols * 4);
+    moit_fill_nasty(rng, x, c->rows * cols, 1);
+    moi_quantize_desc q = MOI_QUANTIZE_DESC_INIT;
+    q.rowwise = c->in, q.max_rows = c->rows, q.cols = cols, q.row = "quantize_ref";
+    moi_plan *p;
+    moit_ok(moi_quantize_plan_create(&p, moit_ctx(0), &q));
+    void *data = moit_alloc(c->rows * moi_row_bytes(c->in.elem, cols)), *scale = moit_alloc(moi_scale_bytes(&c->in, c->rows, cols, 0)), *ws = moit_workspace(p);
+    moi_quantize_args a = { .size = sizeof a, .rows = c->rows, .in = { x, NULL, 0 }, .rowwise = { data, scale, 0 } };
+    moit_ok(moi_quantize_run(p, &a, ws, moi_plan_workspace_bytes(p), NULL));
+    moi_plan_free(p);
+    moit_free(x), moit_free(ws);
+    return (moi_operand){ data, scale, 0 };
+}
+
+typedef struct results { moi_result row, col; int64_t row_data, row_scale, col_data, col_scale; } results;
+
+static results results_of(const fused *c, int64_t cols)
+{
+    results r = { .row_data = c->rows * moi_row_bytes(c->row.elem, cols), .row_scale = moi_scale_bytes(&c->row, c->rows, cols, 0),
+                  .col_data = cols * moi_row_bytes(c->col.elem, c->rows), .col_scale = moi_scale_bytes(&c->col, cols, c->rows, c->groups) };
+    r.row = (moi_result){ moit_alloc(r.row_data), moit_alloc(r.row_scale), 0 };
+    r.col = (moi_result){ moit_alloc(r.col_data), moit_alloc(r.col_scale), 0 };
+    return r;
+}
+
+static void free_results(results *r)
+{
+    moit_free(r->row.data), moit_free(r->row.scale), moit_free(r->col.data), moit_free(r->col.scale);
+}
+
+/* P:swiglu.fused: the same bits as the plain result quantised by the reference; both with and without `plain` wanted. */
+static void fused_case(const char *row, const fused *c, uint64_t salt)
+{
+    moit_rng rng = moit_seed("swiglu fused", salt);
+    moi_swiglu_desc d = MOI_SWIGLU_DESC_INIT;
+    d.row = row, d.in = c->in, d.out = c->out, d.rowwise = c->row, d.colwise = c->col, d.want = c->want, d.max_rows = c->rows, d.width = c->width;
+    d.groups = c->groups;
+    moi_plan *p = plan_of(&d);
+    moi_operand in = make_input(c, &rng);
+    int64_t *offsets = moit_alloc((c->groups + 1) * 8), n = c->rows * c->width, unit = moi_dtype_bits(c->out) / 8;
+    char *d_act = moit_alloc(n * unit), *plain = moit_alloc(2 * n * unit);
+    fill_offsets(offsets, c->groups, c->rows);
+    for (int64_t i = 0; i < n; i++) moi_encode(c->out, d_act, i, moit_normal(&rng));
+    for (int backward = 0; backward < 2; backward++) {
+        int64_t cols = (1 + backward) * c->width;
+        results got = results_of(c, cols), want = results_of(c, cols);
+        moi_swiglu_args a = { .size = sizeof a, .rows = c->rows, .gate_up = in, .plain = plain, .rowwise = got.row, .colwise = got.col,
+                              .d_act = d_act, .offsets = offsets };
+        for (int with_plain = 1; with_plain >= 0; with_plain--) {
+            if (!with_plain) a.plain = NULL;
+            run(p, &a, backward);
+            moi_quantize_desc q = MOI_QUANTIZE_DESC_INIT;
+            q.row = "quantize_ref", q.in = c->out, q.rowwise = c->row, q.colwise = c->col, q.want = c->want, q.max_rows = c->rows, q.cols = cols;
+            q.groups = c->groups;
+            moi_plan *qp;
+            moit_ok(moi_quantize_plan_create(&qp, moit_ctx(0), &q));
+            void *ws = moit_workspace(qp);
+            moi_quantize_args qa = { .size = sizeof qa, .rows = c->rows, .in = { plain, NULL, 0 }, .rowwise = want.row, .colwise = want.col,
+                                     .offsets = offsets };
+            moit_ok(moi_quantize_run(qp, &qa, ws, moi_plan_workspace_bytes(qp), NULL));
+            moit_free(ws);
+            moi_plan_free(qp);
+            assert_memory_equal(got.row.data, want.row.data, (size_t)want.row_data);
+            assert_memory_equal(got.row.scale, want.row.scale, (size_t)want.row_scale);
+            assert_memory_equal(got.col.data, want.col.data, (size_t)want.col_data);
+            assert_memory_equal(got.col.scale, want.col.scale, (size_t)want.col_scale);
+        }
+        free_results(&got), free_results(&want);
+    }
+    moit_free((void *)(uintptr_t)in.data), moit_free((void *)(uintptr_t)in.scale);
+    moit_free(offsets), moit_free(d_act), moit_free(plain);
+    moi_plan_free(p);
+}
+
+static void test_fused(void **state)
+{
+    (void)state;
+    moi_format mx = MOI_FORMAT_MXFP8, mx5 = mx, blk = MOI_FORMAT_BLK128_ACT, f32 = MOI_FORMAT_F32, bf = MOI_FORMAT_BF16, fp4 = MOI_FORMAT_MXFP4;
+    mx5.elem = MOI_E5M2, mx5.layout = MOI_LAYOUT_COL;
+    const fused cases[] = {
+        { 0, 32, 3, mx, mx, f32, MOI_F32, 3 },    { 0, 32, 0, mx, mx, bf, MOI_BF16, 3 },    { 1, 1, 1, mx, mx, f32, MOI_F32, 3 },
+        { 70, 48, 4, mx, mx, bf, MOI_BF16, 3 },   { 133, 96, 5, mx, mx5, bf, MOI_BF16, 3 }, { 97, 33, 0, mx5, mx, f32, MOI_F32, 3 },
+        { 200, 130, 3, blk, blk, bf, MOI_BF16, 3 }, { 70, 200, 0, blk, blk, f32, MOI_F32, 3 }, { 40, 64, 8, mx, mx, mx, MOI_BF16, 3 },
+        { 31, 72, 0, fp4, bf, fp4, MOI_F32, 3 },  { 64, 600, 4, mx, f32, blk, MOI_BF16, 3 }, { 50, 64, 0, mx, mx, bf, MOI_BF16, 1 },
+        { 50, 64, 2, mx, mx, bf, MOI_BF16, 2 },
+    };
+    for (int i = 0; moit_row("swiglu", i); i++)
+        for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) fused_case(moit_row("swiglu", i), &cases[n], n);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    moi_swiglu_desc d = MOI_SWIGLU_DESC_INIT;
+    moi_plan *p;
+    d.in = MOI_FORMAT_F32, d.max_rows = 4, d.width = 32, d.out = MOI_E4M3;
+    moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_ARG, "out must be f32 or bf16, got e4m3");
+    d.out = MOI_F32, d.want = 4;
+    moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_ARG, "want");
+    d.want = MOI_WANT_COLWISE, d.groups = 2, d.colwise = MOI_FORMAT_MXFP4;
+    moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_ARG, "groups need elements of 8 bits, got e2m1");
+    d.colwise = MOI_FORMAT_BLK128_WEIGHT;
+    moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_ARG, "vector blocks");
+    d.colwise = MOI_FORMAT_MXFP8, d.width = -1;
+    moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_SHAPE, "width");
+    d.width = INT64_MAX / 2;
+    moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_SHAPE, "address space");
+    d.width = 32, d.want = 0, d.groups = 0;
+    float *in = moit_alloc(4 * 64 * 4), *out = moit_alloc(4 * 64 * 4);
+    for (int i = 0; moit_row("swiglu", i); i++) {
+        d.row = moit_row("swiglu", i);
+        p = plan_of(&d);
+        moi_swiglu_args a = { .size = sizeof a, .rows = 4, .gate_up = { in, NULL, 0 } };
+        moit_refused(moi_swiglu_run(p, &a, NULL, 0, NULL), MOI_ERR_ARG, "plain: data is NULL");
+        a.plain = out, a.rows = 5;
+        moit_refused(moi_swiglu_run(p, &a, NULL, 0, NULL), MOI_ERR_SHAPE, "rows must be 0..4, got 5");
+        a.rows = 4;
+        moit_refused(moi_swiglu_backward_run(p, &a, NULL, 0, NULL), MOI_ERR_ARG, "d_act: data is NULL");
+        a.gate_up.ld = 63;
+        moit_refused(moi_swiglu_run(p, &a, NULL, 0, NULL), MOI_ERR_SHAPE, "ld");
+        moi_plan_free(p);
+    }
+    moit_free(in), moit_free(out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_bound), cmocka_unit_test(test_fused), cmocka_unit_test(test_refusals) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
