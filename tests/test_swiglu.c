@@ -26,8 +26,12 @@ static void run(const moi_plan *p, const moi_swiglu_args *a, int backward)
 static void compare(const char *row, const char *what, float gate, float up, float got, long double want)
 {
     long double limit = 8 * 0x1p-24L * fabsl(want) + 0x1p-150L;
-    int big = fabsl(want) >= 0x1.ffffffp127L; /* rounds to infinity */
-    if (!isfinite(up) && !isfinite(want) ? isfinite(got) : isnan(want) ? !isnan(got) : big ? !isinf(got) || !signbit(got) != !signbit(want) : !(fabsl((long double)got - want) <= limit))
+    int bad;
+    if (!isfinite(up) && !isfinite(want)) bad = isfinite(got);
+    else if (isnan(want)) bad = !isnan(got);
+    else if (fabsl(want) >= 0x1.ffffffp127L) bad = !isinf(got) || !signbit(got) != !signbit(want); /* rounds to infinity */
+    else bad = !(fabsl((long double)got - want) <= limit);
+    if (bad)
         fail_msg("%s %s(%a, %a): %a, wanted %La", row, what, (double)gate, (double)up, (double)got, want);
 }
 
