@@ -14,90 +14,103 @@
 #include "dot_body.h"
 
 #define DOT_INLINE static inline __attribute__((always_inline))
-/* element 4 i + k of a block stands at 8 k + i */
-#define DOT_BYTES_ORDER { 0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27, 4, 12, 20, 28, 5, 13, 21, 29, 6, 14, 22, 30, 7, 15, 23, 31 }
-/* see part_e2m1: element 16 a + 4 i + 2 c + p stands at 16 a + 8 c + 4 p + i */
+/* element 4 i + b of a block stands at 8 k + i, k = 0, 2, 1, 3 for b = 0, 1, 2, 3 */
+#define DOT_BYTES_ORDER { 0, 16, 8, 24, 1, 17, 9, 25, 2, 18, 10, 26, 3, 19, 11, 27, 4, 20, 12, 28, 5, 21, 13, 29, 6, 22, 14, 30, 7, 23, 15, 31 }
+/* element 16 a + 4 i + 2 c + p stands at 16 a + 8 c + 4 p + i: see part_e2m1 */
 #define DOT_NIBBLES_ORDER { 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, 16, 20, 24, 28, 17, 21, 25, 29, 18, 22, 26, 30, 19, 23, 27, 31 }
+/* element 16 a + 2 i + c stands at 16 a + 8 c + i */
+#define DOT_CODES_ORDER { 0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27, 4, 12, 20, 28, 5, 13, 21, 29, 6, 14, 22, 30, 7, 15, 23, 31 }
+#define DOT_HALVES_ORDER { 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15, 16, 24, 17, 25, 18, 26, 19, 27, 20, 28, 21, 29, 22, 30, 23, 31 }
 
-/* eight lanes of the sum over one block of 32; `most` collects twice the largest magnitude code */
-typedef __m256 dot_part(const unsigned char *w, const float *x, __m256i *most);
-
-DOT_INLINE __m256 dot_sum4(__m256 v0, __m256 v1, __m256 v2, __m256 v3, const float *x)
-{
-    __m256 sum = _mm256_mul_ps(v0, _mm256_loadu_ps(x));
-    sum = _mm256_fmadd_ps(v1, _mm256_loadu_ps(x + 8), sum);
-    sum = _mm256_fmadd_ps(v2, _mm256_loadu_ps(x + 16), sum);
-    return _mm256_fmadd_ps(v3, _mm256_loadu_ps(x + 24), sum);
-}
+/* Eight of a block's 32 weights, those that meet x[8 k .. 8 k + 7].  Inlined with k constant, so that what several k have in
+ * common is computed once.  `most` collects twice the largest magnitude code. */
+typedef __m256 dot_part(const unsigned char *w, int k, __m256i *most);
 
 DOT_INLINE __m256i dot_load(const unsigned char *w) { return _mm256_loadu_si256((const __m256i *)(const void *)w); }
 
-DOT_INLINE __m256 part_f32(const unsigned char *w, const float *x, __m256i *most)
+/* The lower (k even) or upper halves of 32-bit lanes as the upper halves of floats; mask 0: nothing else is in them. */
+DOT_INLINE __m256 dot_half(__m256i v, int k, int lower_mask, int upper_mask)
+{
+    if (!(k & 1)) v = _mm256_slli_epi32(v, 16);
+    int mask = k & 1 ? upper_mask : lower_mask;
+    return _mm256_castsi256_ps(mask ? _mm256_and_si256(v, _mm256_set1_epi32(mask)) : v);
+}
+enum { DOT_UPPER = (int)0xFFFF0000u };
+
+DOT_INLINE __m256 part_f32(const unsigned char *w, int k, __m256i *most)
 {
     (void)most;
-    return dot_sum4(_mm256_castsi256_ps(dot_load(w)), _mm256_castsi256_ps(dot_load(w + 32)), _mm256_castsi256_ps(dot_load(w + 64)),
-                    _mm256_castsi256_ps(dot_load(w + 96)), x);
+    return _mm256_castsi256_ps(dot_load(w + 32 * k));
 }
 
-DOT_INLINE __m256 dot_bf16(const unsigned char *w)
-{
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)w)), 16));
-}
-
-DOT_INLINE __m256 part_bf16(const unsigned char *w, const float *x, __m256i *most)
+DOT_INLINE __m256 part_bf16(const unsigned char *w, int k, __m256i *most)
 {
     (void)most;
-    return dot_sum4(dot_bf16(w), dot_bf16(w + 16), dot_bf16(w + 32), dot_bf16(w + 48), x);
+    return dot_half(dot_load(w + (k & 2) * 16), k, 0, DOT_UPPER);
 }
 
-/* mask: sign, exponent and mantissa of one float in its place in FP32 */
-DOT_INLINE __m256 dot_float8(const unsigned char *w, const float *x, __m256i *most, int shift, int mask_)
+/* Even bytes for k = 0, 1, odd ones for 2, 3; the mask keeps sign, exponent and mantissa in their places. */
+DOT_INLINE __m256 dot_float8(const unsigned char *w, int k, __m256i *most, int shift, int mask)
 {
-    __m256i v = dot_load(w), mask = _mm256_set1_epi32(mask_);
-    *most = _mm256_max_epu8(*most, _mm256_add_epi8(v, v));
-    __m256i odd = _mm256_srai_epi16(v, shift), even = _mm256_srai_epi16(_mm256_slli_epi16(v, 8), shift);
-    __m256i v0 = _mm256_and_si256(_mm256_slli_epi32(even, 16), mask), v1 = _mm256_and_si256(_mm256_slli_epi32(odd, 16), mask);
-    __m256i v2 = _mm256_and_si256(even, mask), v3 = _mm256_and_si256(odd, mask);
-    return dot_sum4(_mm256_castsi256_ps(v0), _mm256_castsi256_ps(v1), _mm256_castsi256_ps(v2), _mm256_castsi256_ps(v3), x);
+    __m256i v = dot_load(w);
+    if (k == 0) *most = _mm256_max_epu8(*most, _mm256_add_epi8(v, v));
+    if (k < 2) v = _mm256_slli_epi16(v, 8);
+    return dot_half(_mm256_srai_epi16(v, shift), k, mask, mask);
 }
+DOT_INLINE __m256 part_e4m3(const unsigned char *w, int k, __m256i *most) { return dot_float8(w, k, most, 4, (int)0x87F00000u); }
+DOT_INLINE __m256 part_e5m2(const unsigned char *w, int k, __m256i *most) { return dot_float8(w, k, most, 3, (int)0x8FE00000u); }
 
-DOT_INLINE __m256 part_e4m3(const unsigned char *w, const float *x, __m256i *most)
-{
-    return dot_float8(w, x, most, 4, (int)0x87F00000u);
-}
-
-DOT_INLINE __m256 part_e5m2(const unsigned char *w, const float *x, __m256i *most)
-{
-    return dot_float8(w, x, most, 3, (int)0x8FE00000u);
-}
-
-DOT_INLINE __m256 dot_int8(const unsigned char *w)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)w)));
-}
-
-DOT_INLINE __m256 part_int8(const unsigned char *w, const float *x, __m256i *most)
+DOT_INLINE __m256 part_int8(const unsigned char *w, int k, __m256i *most)
 {
     (void)most;
-    return dot_sum4(dot_int8(w), dot_int8(w + 8), dot_int8(w + 16), dot_int8(w + 24), x);
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(w + 8 * k))));
 }
 
 /* E2M1 has 16 values, and BF16 holds them: two table look-ups give its high and low bytes.  The low nibbles (even elements)
  * go to the lower half of the register, the high ones to the upper. */
-DOT_INLINE __m256 part_e2m1(const unsigned char *w, const float *x, __m256i *most)
+DOT_INLINE __m256 part_e2m1(const unsigned char *w, int k, __m256i *most)
 {
-    const __m256i high = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40, (char)0x80, (char)0xBF, (char)0xBF,
-                                                                   (char)0xBF, (char)0xC0, (char)0xC0, (char)0xC0, (char)0xC0));
-    const __m256i low = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, (char)0x80, (char)0xC0, 0, 0x40, (char)0x80, (char)0xC0, 0, 0, (char)0x80,
-                                                                  (char)0xC0, 0, 0x40, (char)0x80, (char)0xC0));
-    const __m256i top = _mm256_set1_epi32((int)0xFFFF0000u);
+    const __m256i high = _mm256_setr_epi32(0x3F3F3F00, 0x40404040, (int)0xBFBFBF80, (int)0xC0C0C0C0, 0x3F3F3F00, 0x40404040, (int)0xBFBFBF80, (int)0xC0C0C0C0);
+    const __m256i low = _mm256_setr_epi32((int)0xC0800000, (int)0xC0804000, (int)0xC0800000, (int)0xC0804000, (int)0xC0800000, (int)0xC0804000,
+                                          (int)0xC0800000, (int)0xC0804000);
     (void)most;
     __m256i v = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)w));
     v = _mm256_and_si256(_mm256_srlv_epi32(v, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4)), _mm256_set1_epi8(15));
     __m256i h = _mm256_shuffle_epi8(high, v), l = _mm256_shuffle_epi8(low, v);
-    __m256i a = _mm256_unpacklo_epi8(l, h), b = _mm256_unpackhi_epi8(l, h);
-    __m256i v0 = _mm256_slli_epi32(a, 16), v1 = _mm256_and_si256(a, top), v2 = _mm256_slli_epi32(b, 16), v3 = _mm256_and_si256(b, top);
-    return dot_sum4(_mm256_castsi256_ps(v0), _mm256_castsi256_ps(v1), _mm256_castsi256_ps(v2), _mm256_castsi256_ps(v3), x);
+    return dot_half(k < 2 ? _mm256_unpacklo_epi8(l, h) : _mm256_unpackhi_epi8(l, h), k, 0, DOT_UPPER);
+}
+
+/* Eight dwords, each with four 6-bit codes; code k of each is looked up.  Element 4 i + k stands at 8 k + i. */
+DOT_INLINE __m256 dot_gather6(const unsigned char *w, int k, const float *table)
+{
+    const __m256i three = _mm256_setr_epi8(0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1, 4, 5, 6, -1, 7, 8, 9, -1, 10, 11, 12, -1, 13, 14, 15, -1);
+    __m128i low = _mm_loadu_si128((const __m128i *)(const void *)w), high = _mm_loadu_si128((const __m128i *)(const void *)(w + 8));
+    __m256i v = _mm256_shuffle_epi8(_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1), three);
+    return _mm256_i32gather_ps(table, _mm256_and_si256(_mm256_srli_epi32(v, 6 * k), _mm256_set1_epi32(63)), 4);
+}
+
+DOT_INLINE __m256 part_e3m2(const unsigned char *w, int k, __m256i *most)
+{
+    static const float table[64] = {
+        0, 0.0625f, 0.125f, 0.1875f, 0.25f, 0.3125f, 0.375f, 0.4375f, 0.5f, 0.625f, 0.75f, 0.875f, 1, 1.25f, 1.5f, 1.75f,
+        2, 2.5f, 3, 3.5f, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28,
+        -0.0f, -0.0625f, -0.125f, -0.1875f, -0.25f, -0.3125f, -0.375f, -0.4375f, -0.5f, -0.625f, -0.75f, -0.875f, -1, -1.25f, -1.5f, -1.75f,
+        -2, -2.5f, -3, -3.5f, -4, -5, -6, -7, -8, -10, -12, -14, -16, -20, -24, -28,
+    };
+    (void)most;
+    return dot_gather6(w, k, table);
+}
+
+DOT_INLINE __m256 part_e2m3(const unsigned char *w, int k, __m256i *most)
+{
+    static const float table[64] = {
+        0, 0.125f, 0.25f, 0.375f, 0.5f, 0.625f, 0.75f, 0.875f, 1, 1.125f, 1.25f, 1.375f, 1.5f, 1.625f, 1.75f, 1.875f,
+        2, 2.25f, 2.5f, 2.75f, 3, 3.25f, 3.5f, 3.75f, 4, 4.5f, 5, 5.5f, 6, 6.5f, 7, 7.5f,
+        -0.0f, -0.125f, -0.25f, -0.375f, -0.5f, -0.625f, -0.75f, -0.875f, -1, -1.125f, -1.25f, -1.375f, -1.5f, -1.625f, -1.75f, -1.875f,
+        -2, -2.25f, -2.5f, -2.75f, -3, -3.25f, -3.5f, -3.75f, -4, -4.5f, -5, -5.5f, -6, -6.5f, -7, -7.5f,
+    };
+    (void)most;
+    return dot_gather6(w, k, table);
 }
 
 DOT_INLINE float dot_lanes(__m256 v)
@@ -115,14 +128,30 @@ static inline void dot_mark(const moii_dot *d, unsigned int limit, float *out)
             if ((d->w[r][i] & 0x7Fu) >= limit) out[r] = moii_float_of(0x7FC00000u);
 }
 
-/* One block of each row; the sums are named one by one so that they stay in registers. */
-#define DOT_STEP(d, r, b)                                                                                             \
-    do {                                                                                                              \
-        const unsigned char *w_ = (d)->w[r] + (b) * bytes;                                                            \
-        for (int i_ = 0; i_ < bytes; i_ += 64) _mm_prefetch((const char *)w_ + (d)->ahead + i_, _MM_HINT_T0);         \
-        __m256 p_ = part(w_, (d)->x + (b) * MOII_DOT_BLOCK, &most);                                                   \
-        sum##r = scaled ? _mm256_fmadd_ps(p_, _mm256_broadcast_ss((d)->scale + r * (d)->scale_stride + (b)), sum##r)  \
-                        : _mm256_add_ps(p_, sum##r);                                                                  \
+/* A block of each of four rows.  The rows take turns: each one's additions wait for each other, the others fill the gaps.  Sums
+ * are named one by one so that they stay in registers. */
+#define DOT_TURN(d, b, k, add)                                                           \
+    do {                                                                                 \
+        __m256 x_ = _mm256_loadu_ps((d)->x + (b) * MOII_DOT_BLOCK + 8 * (k));            \
+        p0 = add(part((d)->w[0] + (b) * bytes, k, &most), x_, p0);                       \
+        p1 = add(part((d)->w[1] + (b) * bytes, k, &most), x_, p1);                       \
+        p2 = add(part((d)->w[2] + (b) * bytes, k, &most), x_, p2);                       \
+        p3 = add(part((d)->w[3] + (b) * bytes, k, &most), x_, p3);                       \
+    } while (0)
+#define DOT_FIRST(v, x, p) _mm256_mul_ps(v, x)
+#define DOT_SCALE(d, b, r) \
+    sum##r = scaled ? _mm256_fmadd_ps(p##r, _mm256_broadcast_ss((d)->scale + r * (d)->scale_stride + (b)), sum##r) : _mm256_add_ps(p##r, sum##r)
+#define DOT_BLOCK(d, b)                                                                  \
+    do {                                                                                 \
+        __m256 p0, p1, p2, p3;                                                           \
+        DOT_TURN(d, b, 0, DOT_FIRST);                                                    \
+        DOT_TURN(d, b, 1, _mm256_fmadd_ps);                                              \
+        DOT_TURN(d, b, 2, _mm256_fmadd_ps);                                              \
+        DOT_TURN(d, b, 3, _mm256_fmadd_ps);                                              \
+        DOT_SCALE(d, b, 0);                                                              \
+        DOT_SCALE(d, b, 1);                                                              \
+        DOT_SCALE(d, b, 2);                                                              \
+        DOT_SCALE(d, b, 3);                                                              \
     } while (0)
 
 DOT_INLINE void dot_rows(const moii_dot *d, float *out, dot_part part, int bytes, bool scaled, float factor, unsigned int limit)
@@ -131,10 +160,9 @@ DOT_INLINE void dot_rows(const moii_dot *d, float *out, dot_part part, int bytes
     __m256i most = _mm256_setzero_si256();
     int64_t blocks = d->cols / MOII_DOT_BLOCK;
     for (int64_t b = 0; b < blocks; b++) {
-        DOT_STEP(d, 0, b);
-        DOT_STEP(d, 1, b);
-        DOT_STEP(d, 2, b);
-        DOT_STEP(d, 3, b);
+        for (int r = 0; r < MOII_DOT_ROWS; r++)
+            for (int i = 0; i < bytes; i += 64) _mm_prefetch((const char *)d->w[r] + b * bytes + d->ahead + i, _MM_HINT_T0);
+        DOT_BLOCK(d, b);
     }
     if (d->cols % MOII_DOT_BLOCK) {
         unsigned char tail[MOII_DOT_ROWS][4 * MOII_DOT_BLOCK] = { { 0 } };
@@ -143,10 +171,7 @@ DOT_INLINE void dot_rows(const moii_dot *d, float *out, dot_part part, int bytes
         last.scale += scaled ? blocks : 0;
         for (int r = 0; r < MOII_DOT_ROWS; r++)
             last.w[r] = memcpy(tail[r], d->w[r] + blocks * bytes, (size_t)(d->row_bytes - blocks * bytes));
-        DOT_STEP(&last, 0, 0);
-        DOT_STEP(&last, 1, 0);
-        DOT_STEP(&last, 2, 0);
-        DOT_STEP(&last, 3, 0);
+        DOT_BLOCK(&last, 0);
     }
     out[0] = dot_lanes(sum0) * factor;
     out[1] = dot_lanes(sum1) * factor;
@@ -157,11 +182,27 @@ DOT_INLINE void dot_rows(const moii_dot *d, float *out, dot_part part, int bytes
     if (_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(most, from), most))) dot_mark(d, limit, out);
 }
 
+/* As dot_scales, eight at a time. */
+static void dot_scales_avx2(const unsigned char *code, float *scale, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m256i c = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(code + i)));
+        __m256i bits = _mm256_max_epu32(_mm256_slli_epi32(c, 23), _mm256_set1_epi32(0x400000));
+        __m256i large = _mm256_cmpgt_epi32(c, _mm256_set1_epi32(126 + MOII_DOT_SCALE_LIMIT));
+        bits = _mm256_or_si256(bits, _mm256_and_si256(large, _mm256_set1_epi32(0x7F800000)));
+        _mm256_storeu_ps(scale + i, _mm256_castsi256_ps(bits));
+    }
+    dot_scales(code + i, scale + i, n - i);
+}
+
 static void dot_f32(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_f32, 128, false, 1.0f, 0); }
 static void dot_bf16_(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_bf16, 64, false, 1.0f, 0); }
 static void dot_e4m3(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_e4m3, 32, true, 0x1p24f, 0x7F); }
 static void dot_e5m2(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_e5m2, 32, true, 0x1p16f, 0x7C); }
 static void dot_e2m1(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_e2m1, 16, true, 1.0f, 0); }
+static void dot_e3m2(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_e3m2, 24, true, 1.0f, 0); }
+static void dot_e2m3(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_e2m3, 24, true, 1.0f, 0); }
 static void dot_int8_(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_int8, 32, true, 0x1p-6f, 0); }
 
 #endif

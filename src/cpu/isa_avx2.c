@@ -22,11 +22,11 @@ const moii_isa moii_isa_avx2 = {
     .quant = &moii_quant_loops_here,
     .swiglu = swiglu, .swiglu_backward = swiglu_backward,
     .dot = {
-        [MOI_F32] = { dot_f32, 1.0f, MOII_DOT_IN_ORDER }, [MOI_BF16] = { dot_bf16_, 1.0f, MOII_DOT_IN_ORDER },
+        [MOI_F32] = { dot_f32, 1.0f, MOII_DOT_IN_ORDER }, [MOI_BF16] = { dot_bf16_, 1.0f, DOT_HALVES_ORDER },
         [MOI_E4M3] = { dot_e4m3, 0x1p96f, DOT_BYTES_ORDER }, [MOI_E5M2] = { dot_e5m2, 0x1p96f, DOT_BYTES_ORDER },
-        [MOI_E3M2] = { dot_c_e3m2, 1.0f, MOII_DOT_IN_ORDER }, [MOI_E2M3] = { dot_c_e2m3, 1.0f, MOII_DOT_IN_ORDER },
+        [MOI_E3M2] = { dot_e3m2, 1.0f, DOT_CODES_ORDER }, [MOI_E2M3] = { dot_e2m3, 1.0f, DOT_CODES_ORDER },
         [MOI_E2M1] = { dot_e2m1, 1.0f, DOT_NIBBLES_ORDER }, [MOI_INT8] = { dot_int8_, 1.0f, MOII_DOT_IN_ORDER },
     },
-    .dot_scales = dot_scales,
+    .dot_scales = dot_scales_avx2,
 };
 #endif
