@@ -2,11 +2,10 @@
  * nn_attention_fast.c: causal attention in blocks of query rows: one block's scores [BLOCK, keys] are all that is held.
  * The backward pass makes the probabilities again from the saved log-sum-exp.  Threads share out (sequence, key head)
  * pairs; each pair's sums run in one order. */
-#include <cblas.h>
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
+#include "blas.h"
 #include "cpu.h"
 #include "isa.h"
 #include "nn_cpu.h"
@@ -38,7 +37,7 @@ int64_t moii_cpu_attention_workspace(const moi_ctx *ctx, const moii_attention *a
 /* [rows, n] = A [rows, width] B [n, width]^T */
 static void scores(int64_t rows, int64_t n, int64_t width, const float *a, int64_t lda, const float *b, int64_t ldb, float *out)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)n, (int)width, 1.0f, a, (int)lda, b, (int)ldb, 0.0f, out, (int)n);
+    moii_sgemm(false, true, rows, n, width, a, lda, b, ldb, false, out, n);
 }
 
 static void forward_block(const head *x, int64_t i0, int64_t i1, float *p)
@@ -55,19 +54,22 @@ static void forward_block(const head *x, int64_t i0, int64_t i1, float *p)
         memset(row + seen, 0, (size_t)(n - seen) * sizeof *row);
         if (a->lse) a->lse[(x->b * a->heads + x->h) * a->queries + i] = top + logf(sum);
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)a->width, (int)n, 1.0f, p, (int)n, x->v, (int)a->ldv, 0.0f,
-                a->out + (x->b * a->queries + i0) * a->ldo + x->h * a->width, (int)a->ldo);
+    moii_sgemm(false, false, rows, a->width, n, p, n, x->v, a->ldv, false, a->out + (x->b * a->queries + i0) * a->ldo + x->h * a->width, a->ldo);
 }
 
 void moii_cpu_attention(moi_ctx *ctx, const moii_attention *a, void *workspace)
 {
     const moii_isa *isa = moii_cpu_isa(ctx);
     const int64_t size = block_floats(a);
-#pragma omp parallel for num_threads(ctx->threads) schedule(static) if (a->queries > 1 || a->past > 256)
-    for (int64_t i = 0; i < a->batch * a->heads; i++) {
-        head x = head_of(a, isa, i / a->heads, i % a->heads);
+#pragma omp parallel num_threads(ctx->threads) if (a->queries > 1 || a->past > 256)
+    {
+        moii_blas_alone();
         float *p = (float *)workspace + omp_get_thread_num() * size;
-        for (int64_t i0 = 0; i0 < a->queries; i0 += BLOCK) forward_block(&x, i0, moii_min(i0 + BLOCK, a->queries), p);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < a->batch * a->heads; i++) {
+            head x = head_of(a, isa, i / a->heads, i % a->heads);
+            for (int64_t i0 = 0; i0 < a->queries; i0 += BLOCK) forward_block(&x, i0, moii_min(i0 + BLOCK, a->queries), p);
+        }
     }
 }
 
@@ -88,31 +90,35 @@ static void backward_block(const head *x, int64_t i0, int64_t i1, float *p, floa
         memset(pr + seen, 0, (size_t)(n - seen) * sizeof *pr);
         memset(dr + seen, 0, (size_t)(n - seen) * sizeof *dr);
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)a->width, (int)n, 1.0f, ds, (int)n, x->k, (int)a->ldk, 0.0f,
-                a->d_q + first * a->ld_dq + x->h * a->width, (int)a->ld_dq);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)n, (int)a->width, (int)rows, 1.0f, ds, (int)n, x->q + i0 * a->ldq,
-                (int)a->ldq, 1.0f, dk, (int)a->ld_dk);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)n, (int)a->width, (int)rows, 1.0f, p, (int)n, d_out, (int)a->ldo, 1.0f,
-                dv, (int)a->ld_dv);
+    moii_sgemm(false, false, rows, a->width, n, ds, n, x->k, a->ldk, false, a->d_q + first * a->ld_dq + x->h * a->width, a->ld_dq);
+    moii_sgemm(true, false, n, a->width, rows, ds, n, x->q + i0 * a->ldq, a->ldq, true, dk, a->ld_dk);
+    moii_sgemm(true, false, n, a->width, rows, p, n, d_out, a->ldo, true, dv, a->ld_dv);
+}
+
+/* All query heads that read key head `kv` of sequence b. */
+static void backward_group(const moii_attention *a, const moii_isa *isa, int64_t b, int64_t kv, float *p, float *ds)
+{
+    const int64_t group = a->heads / a->kv_heads, keys = a->past + a->queries;
+    float *dk = a->d_k + b * keys * a->ld_dk + kv * a->width, *dv = a->d_v + b * keys * a->ld_dv + kv * a->width;
+    for (int64_t r = 0; r < keys; r++) {
+        memset(dk + r * a->ld_dk, 0, (size_t)a->width * sizeof *dk);
+        memset(dv + r * a->ld_dv, 0, (size_t)a->width * sizeof *dv);
+    }
+    for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
+        head x = head_of(a, isa, b, h);
+        for (int64_t i0 = 0; i0 < a->queries; i0 += BLOCK) backward_block(&x, i0, moii_min(i0 + BLOCK, a->queries), p, ds, dk, dv);
+    }
 }
 
 void moii_cpu_attention_backward(moi_ctx *ctx, const moii_attention *a, void *workspace)
 {
     const moii_isa *isa = moii_cpu_isa(ctx);
-    const int64_t size = block_floats(a), group = a->heads / a->kv_heads, keys = a->past + a->queries;
-#pragma omp parallel for num_threads(ctx->threads) schedule(static)
-    for (int64_t i = 0; i < a->batch * a->kv_heads; i++) {
-        const int64_t b = i / a->kv_heads, kv = i % a->kv_heads;
+    const int64_t size = block_floats(a);
+#pragma omp parallel num_threads(ctx->threads)
+    {
+        moii_blas_alone();
         float *p = (float *)workspace + 2 * omp_get_thread_num() * size;
-        float *dk = a->d_k + b * keys * a->ld_dk + kv * a->width, *dv = a->d_v + b * keys * a->ld_dv + kv * a->width;
-        for (int64_t r = 0; r < keys; r++) {
-            memset(dk + r * a->ld_dk, 0, (size_t)a->width * sizeof *dk);
-            memset(dv + r * a->ld_dv, 0, (size_t)a->width * sizeof *dv);
-        }
-        for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
-            head x = head_of(a, isa, b, h);
-            for (int64_t i0 = 0; i0 < a->queries; i0 += BLOCK)
-                backward_block(&x, i0, moii_min(i0 + BLOCK, a->queries), p, p + size, dk, dv);
-        }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < a->batch * a->kv_heads; i++) backward_group(a, isa, i / a->kv_heads, i % a->kv_heads, p, p + size);
     }
 }

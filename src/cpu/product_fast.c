@@ -2,10 +2,9 @@
  * product_fast.c: one tile of a product by one thread. */
 #include "product_fast.h"
 
-#include <cblas.h>
-#include <omp.h>
 #include <string.h>
 
+#include "blas.h"
 #include "isa.h"
 
 /* Tiles of 512 x 512 reach most of what BLAS does on whole matrices, and two panels of 1 MB are small beside any weight.
@@ -72,20 +71,9 @@ static panel panel_of(const moii_isa *isa, const moii_view *v, int64_t r0, int64
     return (panel){ out, ld, v->mn_major };
 }
 
-static void blas(const panel *a, const panel *b, int64_t m, int64_t n, int64_t k, bool add, float *d, int64_t ldd)
-{
-    cblas_sgemm(CblasRowMajor, a->mn_major ? CblasTrans : CblasNoTrans, b->mn_major ? CblasNoTrans : CblasTrans, (int)m, (int)n, (int)k,
-                1.0f, a->data, (int)a->ld, b->data, (int)b->ld, add ? 1.0f : 0.0f, d, (int)ldd);
-}
-
 static void multiply(const panel *a, const panel *b, int64_t m, int64_t n, int64_t k, bool add, float *d, int64_t ldd)
 {
-    if (openblas_get_parallel() != OPENBLAS_SEQUENTIAL) {
-        blas(a, b, m, n, k, add, d, ldd);
-    } else { /* the build of OpenBLAS without threads keeps its buffers without locks */
-#pragma omp critical(moii_blas)
-        blas(a, b, m, n, k, add, d, ldd);
-    }
+    moii_sgemm(a->mn_major, !b->mn_major, m, n, k, a->data, a->ld, b->data, b->ld, add, d, ldd);
 }
 
 /* A few rows of A: each row of B is dequantised once, into the first-level cache, and multiplied with all of them. */
@@ -114,11 +102,6 @@ static void slim(const moii_isa *isa, const moii_view *a, const moii_view *b, mo
 static void clear(float *d, int64_t m, int64_t n, int64_t ldd)
 {
     for (int64_t i = 0; i < m; i++) memset(d + i * ldd, 0, (size_t)n * sizeof *d);
-}
-
-void moii_blas_alone(void)
-{
-    if (omp_get_num_threads() == 1) omp_set_num_threads(1);
 }
 
 void moii_product_tile(const moi_ctx *ctx, const moii_tiling *t, const moii_view *a, const moii_view *b, moii_range r, moi_dtype out,

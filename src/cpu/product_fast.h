@@ -3,6 +3,7 @@
 #ifndef MOII_PRODUCT_FAST_H
 #define MOII_PRODUCT_FAST_H
 
+#include "blas.h"
 #include "product.h"
 
 /* How large tiles get: m and n at most, and the depth of a panel.  What one thread needs is scratch_bytes. */
@@ -19,10 +20,6 @@ typedef struct moii_cut { int64_t m_parts, n_parts; } moii_cut;
 moii_cut moii_cut_of(const moii_tiling *t, int64_t m, int64_t n, int64_t tasks);
 /* Where part `i` of `parts` of `size` begins; parts begin at multiples of 16 where there are enough. */
 int64_t moii_part(int64_t size, int64_t parts, int64_t i);
-
-/* Called by every thread of a team before its tiles: BLAS starts no threads of its own inside a team, except in a team of one,
- * where this thread (and no other) must say so. */
-void moii_blas_alone(void);
 
 /* D's tile for the ranges; d points to D[i0][j0].  `scratch`: t->scratch_bytes of this thread's own. */
 void moii_product_tile(const moi_ctx *ctx, const moii_tiling *t, const moii_view *a, const moii_view *b, moii_range r, moi_dtype out,
