@@ -4,9 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "cpu.h"
 #include "isa.h"
+
+enum { HUGE_PAGE = 2 << 20 };
 
 static moi_status cpu_open(moi_ctx *ctx)
 {
@@ -28,10 +31,15 @@ static void cpu_close(moi_ctx *ctx) { free(ctx->state); }
 static moi_status cpu_alloc(moi_ctx *ctx, int64_t bytes, void **out)
 {
     (void)ctx;
-    if (bytes > INT64_MAX - 256) MOII_FAIL(MOI_ERR_NOMEM, "moi_buf_alloc: no memory for %lld bytes", (long long)bytes);
+    if (bytes > INT64_MAX - 2 * HUGE_PAGE) MOII_FAIL(MOI_ERR_NOMEM, "moi_buf_alloc: no memory for %lld bytes", (long long)bytes);
     size_t size = (size_t)moii_round_up(bytes ? bytes : 1, MOII_WORKSPACE_ALIGN);
-    void *p = aligned_alloc(MOII_WORKSPACE_ALIGN, size);
+    bool large = size >= 2 * HUGE_PAGE;
+    if (large) size = (size_t)moii_round_up((int64_t)size, HUGE_PAGE);
+    void *p = aligned_alloc(large ? HUGE_PAGE : MOII_WORKSPACE_ALIGN, size);
     MOII_REQUIRE(p, MOI_ERR_NOMEM, "moi_buf_alloc: no memory for %lld bytes", (long long)bytes);
+#if defined(MADV_HUGEPAGE)
+    if (large) madvise(p, size, MADV_HUGEPAGE); /* walking down columns visits a page per row; a wish that may be refused */
+#endif
     memset(p, 0, size);
     *out = p;
     return MOI_OK;

@@ -35,42 +35,56 @@ MOII_INLINE int amax_span(moi_dtype in, const void *v, int64_t i, int64_t end)
 {
     int top = 0;
 #if defined(__AVX2__)
-    for (; i + 32 <= end; i += 32) top = larger(top, amax32(in, v, i));
+    int64_t whole = i + (end - i) / 32 * 32;
+    if (i < whole) top = amax_of32s(in, v, i, whole);
+    i = whole;
 #endif
     for (; i < end; i++) top = larger(top, magnitude_at(in, v, i));
     return top;
 }
 
-MOII_INLINE void amax_blocks(moi_dtype in, const void *v, int64_t n, int64_t block, unsigned int *amax)
+MOII_INLINE void amax_blocks(moi_dtype in, const moii_span *x, int64_t block, unsigned int *amax)
 {
-    for (int64_t b = 0, i = 0; i < n; b++, i += block) amax[b] = (unsigned int)amax_span(in, v, i, i + block < n ? i + block : n);
+    for (int64_t r = 0; r < x->rows; r++)
+        for (int64_t i = r * x->ld, end = i + x->cols; i < end; i += block)
+            *amax++ = (unsigned int)amax_span(in, x->v, i, i + block < end ? i + block : end);
 }
 
-static void amax_rows(moi_dtype in, const void *v, int64_t n, int64_t block, unsigned int *amax)
+static void amax_rows(const moii_span *x, int64_t block, unsigned int *amax)
 {
-    if (in == MOI_BF16) amax_blocks(MOI_BF16, v, n, block, amax);
-    else amax_blocks(MOI_F32, v, n, block, amax);
+    moii_span k = *x; /* local copies here and below: no store can change them */
+    if (k.in == MOI_BF16 && block == 32) amax_blocks(MOI_BF16, &k, 32, amax);
+    else if (k.in == MOI_BF16) amax_blocks(MOI_BF16, &k, block, amax);
+    else if (block == 32) amax_blocks(MOI_F32, &k, 32, amax);
+    else amax_blocks(MOI_F32, &k, block, amax);
 }
 
-MOII_INLINE void amax_cols_of(moi_dtype in, const void *v, int64_t ld, int64_t rows, int64_t cols, int *restrict amax)
+MOII_INLINE void amax_cols_of(moi_dtype in, const moii_span *x, int *restrict amax)
 {
-    memset(amax, 0, (size_t)cols * sizeof *amax);
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t c = 0;
+    memset(amax, 0, (size_t)x->cols * sizeof *amax);
+    int64_t c = 0;
 #if defined(__AVX2__)
-        for (; c + 32 <= cols; c += 32) amax_lanes32(in, v, r * ld + c, amax + c);
+    for (; c + 32 <= x->cols; c += 32) amax_lanes32(in, x->v, x->ld, x->rows, c, amax + c);
 #endif
-        for (; c < cols; c++) amax[c] = larger(amax[c], magnitude_at(in, v, r * ld + c));
-    }
+    for (int64_t r = 0; r < x->rows; r++)
+        for (int64_t i = c; i < x->cols; i++) amax[i] = larger(amax[i], magnitude_at(in, x->v, r * x->ld + i));
 }
 
-static void amax_cols(moi_dtype in, const void *v, int64_t ld, int64_t rows, int64_t cols, unsigned int *amax)
+static void amax_cols(const moii_span *x, unsigned int *amax)
 {
-    if (in == MOI_BF16) amax_cols_of(MOI_BF16, v, ld, rows, cols, (int *)amax);
-    else amax_cols_of(MOI_F32, v, ld, rows, cols, (int *)amax);
+    moii_span k = *x;
+    if (k.in == MOI_BF16) amax_cols_of(MOI_BF16, &k, (int *)amax);
+    else amax_cols_of(MOI_F32, &k, (int *)amax);
 }
 
 /* ---- scales ---- */
+
+static bool outside(const unsigned int *amax, int64_t n, unsigned int tiny)
+{
+    unsigned int bad = 0;
+    for (int64_t i = 0; i < n; i++) bad |= (unsigned int)(amax[i] >= 0x7F800000u) | (unsigned int)(amax[i] - 1u < tiny);
+    return bad;
+}
 
 static void scale_blocks(moii_scale_rule rule, int rounding, const unsigned int *amax, int64_t n, unsigned char *restrict e,
                          float *restrict inverse)
@@ -113,50 +127,146 @@ MOII_INLINE unsigned char encode_one(const moii_codec *c, float x)
     return (unsigned char)(code | ((int)u < 0 ? c->sign_bit : 0));
 }
 
-MOII_INLINE void encode_blocks(const moii_codec *c, moi_dtype in, const void *v, int64_t n, int64_t block, const float *inverse,
-                               unsigned char *codes)
+/* One prefetch per cache line of values. */
+static inline void prefetch32(moi_dtype in, const moii_span *x, int64_t i)
 {
+    const char *p = (const char *)x->v + x->ahead + i * (in == MOI_BF16 ? 2 : 4);
+    if (!x->ahead) return;
+    __builtin_prefetch(p);
+    if (in != MOI_BF16) __builtin_prefetch(p + 64);
+}
+
+/* Values i..end-1 of the row that begins at `at`, all of one block. */
+MOII_INLINE void encode_tail(const moii_codec *c, moi_dtype in, const moii_span *x, int64_t at, int64_t i, int64_t end, float inverse,
+                             unsigned char *codes)
+{
+    for (; i < end; i++) codes[i] = encode_one(c, value_at(in, x->v, at + i) * inverse);
+}
+
 #if defined(__AVX2__)
+MOII_INLINE void encode_blocks(const moii_codec *c, moi_dtype in, const moii_span *x, int64_t block, const float *inverse,
+                               unsigned char *codes, int64_t codes_ld, bool stream)
+{
     codec8 k = codec8_of(c);
-#endif
-    for (int64_t b = 0, i = 0; i < n; b++) {
-        int64_t end = i + block < n ? i + block : n;
-#if defined(__AVX2__)
-        __m256 by = _mm256_set1_ps(inverse[b]);
-        for (; i + 32 <= end; i += 32) encode_row32(&k, in, v, i, by, codes);
-#endif
-        for (; i < end; i++) codes[i] = encode_one(c, value_at(in, v, i) * inverse[b]);
+    int64_t whole = x->cols / 32 * 32;
+    for (int64_t r = 0; r < x->rows; r++, codes += codes_ld) {
+        int64_t at = r * x->ld;
+        for (int64_t i = 0; i < whole; inverse++) {
+            __m256 by = _mm256_set1_ps(*inverse);
+            for (int64_t stop = i + block < whole ? i + block : whole; i < stop; i += 32) {
+                prefetch32(in, x, at + i);
+                encode_row32(&k, in, x->v, at + i, by, codes + i, stream);
+            }
+        }
+        if (whole == x->cols) continue;
+        if (whole % block) inverse--; /* the last block began before `whole` */
+        encode_tail(c, in, x, at, whole, x->cols, *inverse++, codes);
     }
 }
 
-static void encode_rows(const moii_codec *c, moi_dtype in, const void *v, int64_t n, int64_t block, const float *inverse, unsigned char *codes)
+/* BF16 and powers of two.  (Apart from encode_blocks, so that neither loop's constants push the other's out of registers.) */
+static __attribute__((noinline)) void encode_blocks_bf16(const moii_codec *c, const moii_span *span, int64_t block, const float *inverse,
+                                                         unsigned char *codes, int64_t codes_ld, bool stream)
 {
-    moii_codec k = *c; /* a local copy: no store can change it */
-    if (in == MOI_BF16) encode_blocks(&k, MOI_BF16, v, n, block, inverse, codes);
-    else encode_blocks(&k, MOI_F32, v, n, block, inverse, codes);
-}
-
-MOII_INLINE void encode_cols_of(const moii_codec *c, moi_dtype in, const void *v, int64_t ld, int64_t rows, int64_t cols,
-                                const float *inverse, unsigned char *codes, int64_t codes_ld)
-{
-#if defined(__AVX2__)
-    codec8 k = codec8_of(c);
-#endif
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t i = 0;
-#if defined(__AVX2__)
-        for (; i + 32 <= cols; i += 32) encode_lanes32(&k, in, v, r * ld + i, inverse + i, codes + r * codes_ld + i);
-#endif
-        for (; i < cols; i++) codes[r * codes_ld + i] = encode_one(c, value_at(in, v, r * ld + i) * inverse[i]);
+    enum { TAKES = 256 };
+    moii_span local = *span;
+    const moii_span *x = &local;
+    codec16 k = codec16_of(c);
+    int64_t whole = x->cols / 32 * 32, blocks = x->cols / block + (x->cols % block != 0);
+    uint16_t take[TAKES];
+    for (int64_t r = 0; r < x->rows; r++, codes += codes_ld, inverse += blocks) {
+        int64_t at = r * x->ld;
+        for (int64_t b0 = 0, i = 0; b0 < blocks; b0 += TAKES) {
+            int64_t n = blocks - b0 < TAKES ? blocks - b0 : TAKES;
+            find_takes(&k, inverse + b0, n, take);
+            for (int64_t b = 0; b < n; b++)
+                for (int64_t stop = i + block < whole ? i + block : whole; i < stop; i += 32) {
+                    prefetch32(MOI_BF16, x, at + i);
+                    encode_row32_bf16(&k, x->v, at + i, take[b], codes + i, stream);
+                }
+        }
+        if (whole < x->cols) encode_tail(c, MOI_BF16, x, at, whole, x->cols, inverse[blocks - 1], codes);
     }
 }
+#else
+MOII_INLINE void encode_blocks(const moii_codec *c, moi_dtype in, const moii_span *x, int64_t block, const float *inverse,
+                               unsigned char *codes, int64_t codes_ld, bool stream)
+{
+    (void)stream;
+    for (int64_t r = 0; r < x->rows; r++, codes += codes_ld)
+        for (int64_t i = 0; i < x->cols; i += block)
+            encode_tail(c, in, x, r * x->ld, i, i + block < x->cols ? i + block : x->cols, *inverse++, codes);
+}
+#endif
 
-static void encode_cols(const moii_codec *c, moi_dtype in, const void *v, int64_t ld, int64_t rows, int64_t cols, const float *inverse,
-                        unsigned char *codes, int64_t codes_ld)
+static void encode_rows(const moii_codec *c, const moii_span *x, int64_t block, const float *inverse, unsigned char *codes, int64_t codes_ld,
+                        bool stream)
 {
     moii_codec k = *c;
-    if (in == MOI_BF16) encode_cols_of(&k, MOI_BF16, v, ld, rows, cols, inverse, codes, codes_ld);
-    else encode_cols_of(&k, MOI_F32, v, ld, rows, cols, inverse, codes, codes_ld);
+    moii_span s = *x;
+    if (((uintptr_t)codes | (uintptr_t)codes_ld) % 64 != 0) stream = false;
+#if defined(__AVX2__)
+    if (s.in == MOI_BF16 && k.pow2) {
+        encode_blocks_bf16(&k, &s, block, inverse, codes, codes_ld, stream);
+        return;
+    }
+#endif
+    if (s.in == MOI_BF16 && stream) encode_blocks(&k, MOI_BF16, &s, block, inverse, codes, codes_ld, true);
+    else if (s.in == MOI_BF16) encode_blocks(&k, MOI_BF16, &s, block, inverse, codes, codes_ld, false);
+    else if (stream) encode_blocks(&k, MOI_F32, &s, block, inverse, codes, codes_ld, true);
+    else encode_blocks(&k, MOI_F32, &s, block, inverse, codes, codes_ld, false);
+}
+
+/* Columns `done` and up, one value at a time. */
+MOII_INLINE void encode_last_cols(const moii_codec *c, moi_dtype in, const moii_span *x, int64_t done, const float *inverse,
+                                  unsigned char *codes, int64_t codes_ld)
+{
+    for (int64_t r = 0; r < x->rows; r++)
+        for (int64_t i = done; i < x->cols; i++) codes[r * codes_ld + i] = encode_one(c, value_at(in, x->v, r * x->ld + i) * inverse[i]);
+}
+
+MOII_INLINE void encode_cols_of(const moii_codec *c, moi_dtype in, const moii_span *x, const float *inverse, unsigned char *codes,
+                                int64_t codes_ld)
+{
+    int64_t done = 0;
+#if defined(__AVX2__)
+    codec8 k = codec8_of(c);
+    for (; done + 32 <= x->cols; done += 32)
+        for (int64_t r = 0; r < x->rows; r++)
+            encode_lanes32(&k, in, x->v, r * x->ld + done, inverse + done, codes + r * codes_ld + done);
+#endif
+    encode_last_cols(c, in, x, done, inverse, codes, codes_ld);
+}
+
+#if defined(__AVX2__)
+static __attribute__((noinline)) void encode_cols_bf16(const moii_codec *c, const moii_span *span, const float *inverse, unsigned char *codes,
+                                                       int64_t codes_ld)
+{
+    moii_span local = *span;
+    const moii_span *x = &local;
+    int64_t done = 0;
+    codec16 k = codec16_of(c);
+    for (; done + 32 <= x->cols; done += 32) {
+        uint16_t take[32];
+        find_takes(&k, inverse + done, 32, take);
+        encode_lanes32_bf16(&k, x, done, take, codes + done, codes_ld);
+    }
+    encode_last_cols(c, MOI_BF16, x, done, inverse, codes, codes_ld);
+}
+#endif
+
+static void encode_cols(const moii_codec *c, const moii_span *x, const float *inverse, unsigned char *codes, int64_t codes_ld)
+{
+    moii_codec k = *c;
+    moii_span s = *x;
+#if defined(__AVX2__)
+    if (s.in == MOI_BF16 && k.pow2) {
+        encode_cols_bf16(&k, &s, inverse, codes, codes_ld);
+        return;
+    }
+#endif
+    if (s.in == MOI_BF16) encode_cols_of(&k, MOI_BF16, &s, inverse, codes, codes_ld);
+    else encode_cols_of(&k, MOI_F32, &s, inverse, codes, codes_ld);
 }
 
 /* ---- bytes across: four rounds of interleaving rows i and i + 8 turn a 16 x 16 square ---- */
@@ -193,6 +303,28 @@ static void transpose(const unsigned char *from, int64_t from_ld, int64_t rows, 
         for (int64_t r = c < full_cols ? full_rows : 0; r < rows; r++) to[c * to_ld + r] = from[r * from_ld + c];
 }
 
+static void copy_rows(const unsigned char *from, int64_t from_ld, int64_t rows, int64_t bytes, unsigned char *to, int64_t to_ld, bool stream)
+{
+    int64_t lines = 0;
+#if defined(__AVX2__)
+    if (stream && ((uintptr_t)to | (uintptr_t)to_ld) % 64 == 0) lines = bytes / 64 * 64;
+#endif
+    (void)stream;
+    for (int64_t r = 0; r < rows; r++, from += from_ld, to += to_ld) {
+#if defined(__AVX2__)
+        stream_lines(to, from, lines);
+#endif
+        memcpy(to + lines, from + lines, (size_t)(bytes - lines));
+    }
+}
+
+static void fence(void)
+{
+#if defined(__AVX2__)
+    _mm_sfence();
+#endif
+}
+
 /* ---- plain values ---- */
 
 static void widen(moi_dtype in, const void *v, int64_t n, float *out)
@@ -216,6 +348,20 @@ static void narrow(const float *v, int64_t n, uint16_t *restrict out)
     for (int64_t i = 0; i < n; i++) out[i] = (uint16_t)moii_bf16_encode(v[i]);
 }
 
-static const moii_quant_loops moii_quant_loops_here = { amax_rows, encode_rows, scale_blocks, amax_cols, encode_cols, transpose, widen, narrow };
+static void narrow_odd(const float *v, int64_t n, uint16_t *restrict out)
+{
+    int64_t i = 0;
+#if defined(__AVX2__)
+    for (; i + 16 <= n; i += 16) narrow_odd16(v + i, out + i);
+#endif
+    for (; i < n; i++) {
+        unsigned int u = moii_bits_of(v[i]);
+        out[i] = (uint16_t)(u >> 16 | ((u & 0xFFFFu) != 0));
+    }
+}
+
+static const moii_quant_loops moii_quant_loops_here = { amax_rows, encode_rows, outside, scale_blocks, amax_cols, encode_cols, transpose,
+                                                     copy_rows, fence, widen, narrow,
+                                                     narrow_odd };
 
 #endif

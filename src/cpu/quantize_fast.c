@@ -9,14 +9,17 @@
 #include "isa.h"
 #include "quantize_tile.h"
 
+enum { BUNDLE = 4, LARGE = 16 << 20 };
+
 typedef struct job {
     const moii_quant_loops *loops;
     const moi_quantize_desc *d;
     const moi_quantize_args *a;
     moii_sink row, col;
     uint32_t want;
-    bool ragged;
-    int64_t strip_rows, strips, chunk_cols, chunks, ahead;
+    bool narrow; /* tiles of 128 x 128, else contiguous pieces of rows */
+    bool ragged, odd;
+    int64_t strip_rows, strips, bundle, bundles, chunk_cols, chunks, ahead;
 } job;
 
 /* Rows from..to-1, a run of `block` numbers for column-wise scales; owned: a group has them. */
@@ -36,21 +39,39 @@ static strip find_strip(const job *j, int64_t i)
     return (strip){ from, moii_min(from + MOII_TILE, end), start / width + g + (from - start) / width, g < groups };
 }
 
-static void quantize_tile(const job *j, int64_t item)
+/* A dense copy of the tile, which then is the tile: in matrices whose rows are a power of two apart, a tile's lines would
+ * fight for the same places in the caches.  The copy is BF16, rounded to odd, where the results allow it. */
+static void copy_tile(moii_tile *t, bool odd, void *to)
 {
-    int64_t chunk = item % j->chunks, i = item / j->chunks, batch = i / j->strips, ld = j->a->in.ld ? j->a->in.ld : j->d->cols;
-    strip s = find_strip(j, i % j->strips);
-    if (s.from >= s.to) return;
-    moii_tile t = { j->loops, j->d->in, NULL, ld, s.from, s.to - s.from, chunk * j->chunk_cols, 0, j->ahead };
-    t.cols = moii_min(j->chunk_cols, j->d->cols - t.c0);
-    const char *base = (const char *)j->a->in.data + batch * j->a->rows * moi_row_bytes(t.in, ld);
-    t.v = base + moi_row_bytes(t.in, t.r0 * ld + t.c0);
-    float wide[MOII_TILE * MOII_TILE]; /* the loops know F32 and BF16 */
-    if (t.in == MOI_F16) {
-        for (int64_t r = 0; r < t.rows; r++)
-            j->loops->widen(MOI_F16, (const char *)t.v + moi_row_bytes(MOI_F16, r * ld), t.cols, wide + r * MOII_TILE);
-        t.in = MOI_F32, t.v = wide, t.ld = MOII_TILE, t.ahead = 0;
+    enum { ROWS_AHEAD = 4 };
+    const moii_quant_loops *loops = t->loops;
+    moi_dtype in = t->x.in, made = odd || in == MOI_BF16 ? MOI_BF16 : MOI_F32;
+    int64_t cols = t->x.cols, bytes = moi_row_bytes(in, cols), stride = moi_row_bytes(in, t->x.ld), out_bytes = moi_row_bytes(made, cols);
+    float row[MOII_TILE];
+    for (int64_t r = 0; r < t->x.rows; r++) {
+        const char *v = (const char *)t->x.v + r * stride, *ahead = v + ROWS_AHEAD * stride;
+        if (r + ROWS_AHEAD >= t->x.rows) ahead += t->x.ahead - t->x.rows * stride;
+        for (int64_t c = 0; c < bytes; c += 64) __builtin_prefetch(ahead + c);
+        char *out = (char *)to + r * out_bytes;
+        if (in == made) memcpy(out, v, (size_t)bytes);
+        else if (in == MOI_F32) loops->narrow_odd((const float *)(const void *)v, cols, (uint16_t *)(void *)out);
+        else loops->widen(in, v, cols, odd ? row : (float *)(void *)out);
+        if (in == MOI_F16 && odd) loops->narrow_odd(row, cols, (uint16_t *)(void *)out);
     }
+    if (odd && in != MOI_BF16) t->exact.data = t->x.v;
+    t->x = (moii_span){ made, to, cols, t->x.rows, cols, 0 };
+}
+
+static void quantize_tile(const job *j, int64_t batch, strip s, int64_t chunk, int64_t ahead)
+{
+    int64_t ld = j->a->in.ld ? j->a->in.ld : j->d->cols;
+    int64_t c0 = chunk * j->chunk_cols;
+    moii_tile t = { j->loops, { j->d->in, NULL, ld, s.to - s.from, moii_min(j->chunk_cols, j->d->cols - c0), ahead },
+                    { NULL, j->d->in, ld, false }, s.from, c0 };
+    const char *base = (const char *)j->a->in.data + batch * j->a->rows * moi_row_bytes(t.x.in, ld);
+    t.x.v = base + moi_row_bytes(t.x.in, s.from * ld + c0);
+    float copy[MOII_TILE_VALUES];
+    if (j->narrow) copy_tile(&t, j->odd, copy);
     if (j->want & MOI_WANT_ROWWISE) {
         moii_sink row = moii_sink_at(&j->row, batch);
         moii_tile_rowwise(&t, &row);
@@ -62,20 +83,40 @@ static void quantize_tile(const job *j, int64_t item)
     }
 }
 
+/* Some strips of one chunk: the column-wise result then grows by more than a strip while its pages are at hand. */
+static void quantize_item(const job *j, int64_t item)
+{
+    int64_t chunk = item % j->chunks, i = item / j->chunks, batch = i / j->bundles, first = i % j->bundles * j->bundle;
+    int64_t last = moii_min(first + j->bundle, j->strips), row_bytes = moi_row_bytes(j->d->in, j->a->in.ld ? j->a->in.ld : j->d->cols);
+    for (int64_t k = first; k < last; k++) {
+        strip s = find_strip(j, k);
+        int64_t ahead = k + 1 < last ? j->strip_rows * row_bytes : j->ahead - (last - first - 1) * j->strip_rows * row_bytes;
+        if (s.from < s.to) quantize_tile(j, batch, s, chunk, ahead);
+    }
+}
+
 static void quantize_pass(job *j, uint32_t want, bool ragged, int threads)
 {
-    bool narrow = want & MOI_WANT_COLWISE || j->row.format->block == MOI_BLOCK_SQUARE || j->d->in == MOI_F16;
+    bool narrow = j->narrow = want & MOI_WANT_COLWISE || j->row.format->block == MOI_BLOCK_SQUARE || j->d->in == MOI_F16;
     j->want = want;
     j->ragged = ragged;
-    j->strip_rows = narrow ? MOII_TILE : 8;
-    j->chunk_cols = narrow ? MOII_TILE : j->d->cols;
-    j->ahead = narrow ? moi_row_bytes(j->d->in, MOII_TILE) : 4096;
+    j->odd = (!(want & MOI_WANT_ROWWISE) || moii_sink_takes_odd(&j->d->rowwise)) &&
+             (!(want & MOI_WANT_COLWISE) || moii_sink_takes_odd(&j->d->colwise));
+    j->strip_rows = narrow ? MOII_TILE : 4;
+    j->chunk_cols = narrow ? MOII_TILE : 1024;
+    j->ahead = moi_row_bytes(j->d->in, j->chunk_cols);
     j->strips = ragged ? j->a->rows / MOII_TILE + j->d->groups + 1 : moii_ceil_div(j->a->rows, j->strip_rows);
+    j->bundle = narrow ? BUNDLE : 1;
+    j->bundles = moii_ceil_div(j->strips, j->bundle);
     j->chunks = moii_ceil_div(j->d->cols, j->chunk_cols);
-    int64_t items = j->d->batch * j->strips * j->chunks;
+    int64_t items = j->d->batch * j->bundles * j->chunks;
     bool worth = j->d->batch * j->a->rows * j->d->cols >= 1 << 14; /* waking threads costs microseconds */
-#pragma omp parallel for num_threads(threads) schedule(static) if (worth)
-    for (int64_t i = 0; i < items; i++) quantize_tile(j, i);
+#pragma omp parallel num_threads(threads) if (worth)
+    {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < items; i++) quantize_item(j, i);
+        j->loops->fence();
+    }
 }
 
 /* Layout padding, and the scale blocks that no group owns. */
@@ -103,6 +144,7 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     job j = { .loops = moii_cpu_isa(plan->ctx)->quant, .d = d, .a = a };
     j.row = moii_sink_of(&d->rowwise, &a->rowwise, a->rows, d->cols, 0);
     j.col = moii_sink_of(&d->colwise, &a->colwise, d->cols, a->rows, d->groups);
+    j.row.stream = j.col.stream = d->batch * a->rows * d->cols >= LARGE;
     bool ragged = d->groups && d->want & MOI_WANT_COLWISE;
     if (d->want & MOI_WANT_ROWWISE) fill_scales(&j.row, &j, 0, threads);
     if (d->want & MOI_WANT_COLWISE) fill_scales(&j.col, &j, d->groups, threads);

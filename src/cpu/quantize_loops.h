@@ -13,6 +13,8 @@
  * to nearest even, and the sum's bits less those of the addend are the code's mantissa with its hidden bit. */
 typedef struct moii_codec {
     bool is_int8;
+    bool pow2;          /* every inverse is a power of two: set by the one who knows the scales */
+    int mantissa_bits, bias, max_code;
     int shift;          /* 23 - mantissa bits */
     int min_exponent;   /* FP32 bits of the smallest normal */
     int max_bits;       /* FP32 bits of the largest */
@@ -26,6 +28,9 @@ static inline moii_codec moii_codec_of(moi_dtype elem)
     moii_codec c = { .is_int8 = elem == MOI_INT8 };
     if (!info->is_mx_element || c.is_int8) return c;
     int exponent_bits = info->bits - 1 - info->rule.mantissa_bits, bias = (1 << (exponent_bits - 1)) - 1;
+    c.mantissa_bits = info->rule.mantissa_bits;
+    c.bias = bias;
+    c.max_code = (int)moii_code_encode(elem, (float)info->max);
     c.shift = 23 - info->rule.mantissa_bits;
     c.min_exponent = (128 - bias) << 23;
     c.max_bits = (int)moii_bits_of((float)info->max);
@@ -34,21 +39,35 @@ static inline moii_codec moii_codec_of(moi_dtype elem)
     return c;
 }
 
+/* Values a loop reads: rows x cols at v, F32 or BF16; `ahead` bytes behind each lies what to prefetch. */
+typedef struct moii_span {
+    moi_dtype in;
+    const void *v;
+    int64_t ld, rows, cols, ahead;
+} moii_span;
+
 typedef struct moii_quant_loops {
-    /* in: MOI_F32 or MOI_BF16 (widen: also MOI_F16). */
-    /* amax[b] = largest magnitude bits of v[b * block ...]; block is a multiple of 32 */
-    void (*amax)(moi_dtype in, const void *v, int64_t n, int64_t block, unsigned int *amax);
-    void (*encode)(const moii_codec *c, moi_dtype in, const void *v, int64_t n, int64_t block, const float *inverse, unsigned char *codes);
+    /* Codes with `stream` go around the caches where they can: for results that would not stay in them.  `fence` ends it. */
+    /* amax[r * blocks + b] = largest magnitude bits of v[r][b * block ...]; blocks = ceil(cols / block) */
+    void (*amax)(const moii_span *x, int64_t block, unsigned int *amax);
+    void (*encode)(const moii_codec *c, const moii_span *x, int64_t block, const float *inverse, unsigned char *codes, int64_t codes_ld,
+                   bool stream);
+    /* whether one of the maxima is infinite, NaN, or from 1 to `tiny` */
+    bool (*outside)(const unsigned int *amax, int64_t n, unsigned int tiny);
     /* mx32: e[i] = E8M0 code for finite amax[i], by moii_e8m0_from_amax, and inverse[i] = 2^(127 - e[i]) */
     void (*scale)(moii_scale_rule rule, int rounding, const unsigned int *amax, int64_t n, unsigned char *e, float *inverse);
-    /* the same down columns, one maximum and one inverse each; codes has `codes_ld` bytes per row */
-    void (*amax_cols)(moi_dtype in, const void *v, int64_t ld, int64_t rows, int64_t cols, unsigned int *amax);
-    void (*encode_cols)(const moii_codec *c, moi_dtype in, const void *v, int64_t ld, int64_t rows, int64_t cols, const float *inverse,
-                        unsigned char *codes, int64_t codes_ld);
+    /* the same down columns, one maximum and one inverse each */
+    void (*amax_cols)(const moii_span *x, unsigned int *amax);
+    void (*encode_cols)(const moii_codec *c, const moii_span *x, const float *inverse, unsigned char *codes, int64_t codes_ld);
     /* to[c][r] = from[r][c] */
     void (*transpose)(const unsigned char *from, int64_t from_ld, int64_t rows, int64_t cols, unsigned char *to, int64_t to_ld);
+    void (*copy)(const unsigned char *from, int64_t from_ld, int64_t rows, int64_t bytes, unsigned char *to, int64_t to_ld, bool stream);
+    void (*fence)(void);
     void (*widen)(moi_dtype in, const void *v, int64_t n, float *out);
     void (*narrow)(const float *v, int64_t n, uint16_t *out); /* to BF16 */
+    /* To BF16, towards zero, but what is cut off is remembered in the last bit ("round to odd"): whatever rounds the result
+     * to nearest even at least two bits higher, or compares it with a number that ends there, sees the value itself. */
+    void (*narrow_odd)(const float *v, int64_t n, uint16_t *out);
 } moii_quant_loops;
 
 #endif

@@ -3,13 +3,21 @@
 
 #include <string.h>
 
+bool moii_sink_takes_odd(const moi_format *f)
+{
+    return (f->recipe == MOI_RECIPE_MX32 && f->elem != MOI_INT8) || (f->recipe == MOI_RECIPE_BLK128 && f->flags & MOI_SCALE_POW2);
+}
+
 moii_sink moii_sink_of(const moi_format *f, const moi_result *out, int64_t rows, int64_t cols, int64_t groups)
 {
     const moii_dtype_info *info = moii_dtype(f->elem);
     moii_sink s = { .format = f, .codec = moii_codec_of(f->elem), .rule = info->rule, .rows = rows, .cols = cols, .data = out->data,
                     .scale = out->scale, .stride = moii_ld_bytes(f, out->ld, cols), .width = moi_format_block(f), .bits = info->bits };
+    s.codec.pow2 = moii_sink_takes_odd(f);
+    s.tiny = ((unsigned int)(s.codec.bias + s.codec.mantissa_bits + 1 + info->rule.emax) << 23) - 1;
     s.scales = moii_scales_of(f, out->scale, rows, cols, groups);
     bool by_column = f->layout == MOI_LAYOUT_COL;
+    s.atoms = moii_ceil_div(s.scales.blocks, 4);
     s.scale_row = by_column ? 1 : s.scales.blocks;
     s.scale_block = by_column ? moii_round_up(s.scales.rows, s.scales.dtype == MOI_E8M0 ? 16 : 4) : 1;
     return s;
@@ -26,36 +34,23 @@ moii_sink moii_sink_at(const moii_sink *sink, int64_t i)
 /* row and block count scales */
 static inline void put_scale(const moii_sink *s, int64_t row, int64_t block, unsigned int bits)
 {
-    if (s->format->layout == MOI_LAYOUT_TILED) {
-        moii_scale_put(&s->scales, s->scale, row, block, bits);
-        return;
-    }
     int64_t i = row * s->scale_row + block * s->scale_block;
+    if (s->format->layout == MOI_LAYOUT_TILED) /* moi_scale_index, inlined */
+        i = (row / 128 * s->atoms + block / 4) * 512 + (row % 32) * 16 + (row / 32 % 4) * 4 + block % 4;
     if (s->scales.dtype == MOI_E8M0) ((unsigned char *)s->scale)[i] = (unsigned char)bits;
     else ((float *)s->scale)[i] = moii_float_of(bits);
 }
 
-/* Scales of n blocks without NaN and Inf, at (row + i * down, block + i * across); gives what their values are multiplied by. */
-static unsigned int put_scales(const moii_tile *t, const moii_sink *s, const unsigned int *amax, int64_t n, int64_t row, int64_t down,
-                               int64_t block, int64_t across, float *inverse)
+static float tile_value(const moii_tile *t, int64_t r, int64_t c)
 {
-    unsigned char e[MOII_TILE];
-    unsigned int top = 0;
-    if (s->width == MOII_MX_BLOCK) t->loops->scale(s->rule, (int)s->format->round, amax, n, e, inverse);
-    bool run = s->width == MOII_MX_BLOCK && s->format->layout == (down ? MOI_LAYOUT_COL : MOI_LAYOUT_ROW);
-    if (run) memcpy((char *)s->scale + row * s->scale_row + block * s->scale_block, e, (size_t)n);
-    for (int64_t i = 0; i < n; i++) {
-        top = amax[i] > top ? amax[i] : top;
-        if (run) continue;
-        moii_block b = { 0, 0, false };
-        if (s->width == MOII_MX_BLOCK) b.scale = e[i];
-        else b = moii_block_of(s->format, amax[i]), inverse[i] = b.inverse;
-        put_scale(s, row + i * down, block + i * across, b.scale);
-    }
-    return top;
+    return t->exact.data ? moii_view_get(&t->exact, r, c) : moi_decode(t->x.in, t->x.v, r * t->x.ld + c);
 }
 
-static float tile_value(const moii_tile *t, int64_t r, int64_t c) { return moi_decode(t->in, t->v, r * t->ld + c); }
+/* Whether there are blocks that the loops cannot make: any_block does. */
+static bool need_care(const moii_tile *t, const moii_sink *s, const unsigned int *amax, int64_t n)
+{
+    return t->loops->outside(amax, n, s->codec.pow2 && t->x.in == MOI_BF16 ? s->tiny : 0);
+}
 
 /* The block of rows r.. x columns c.. with everything quantize_block.h says about NaN and Inf. */
 static moii_block any_block(const moii_tile *t, const moii_sink *s, int64_t r, int64_t rows, int64_t c, int64_t cols)
@@ -64,6 +59,44 @@ static moii_block any_block(const moii_tile *t, const moii_sink *s, int64_t r, i
     for (int64_t i = r; i < r + rows; i++)
         for (int64_t j = c; j < c + cols; j++) amax = moii_amax(s->format, amax, tile_value(t, i, j));
     return moii_block_of(s->format, amax);
+}
+
+/* Scales of n blocks as they will be stored, and inverses; those of blocks that need care mean nothing. */
+typedef union scale_run {
+    unsigned char e8m0[MOII_TILE_BLOCKS];
+    float f32[MOII_TILE_BLOCKS];
+} scale_run;
+
+static void find_scales(const moii_tile *t, const moii_sink *s, const unsigned int *amax, int64_t n, scale_run *scales, float *inverse)
+{
+    if (s->width == MOII_MX_BLOCK) {
+        t->loops->scale(s->rule, (int)s->format->round, amax, n, scales->e8m0, inverse);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        moii_block block = moii_block_of(s->format, amax[i]);
+        scales->f32[i] = moii_float_of(block.scale), inverse[i] = block.inverse;
+    }
+}
+
+static void set_scale(const moii_sink *s, scale_run *scales, int64_t i, unsigned int bits)
+{
+    if (s->width == MOII_MX_BLOCK) scales->e8m0[i] = (unsigned char)bits;
+    else scales->f32[i] = moii_float_of(bits);
+}
+
+/* n scales from `first` of the run go to row `row`, blocks from `block`. */
+static void store_scales(const moii_sink *s, const scale_run *scales, int64_t first, int64_t n, int64_t row, int64_t block)
+{
+    bool mx = s->width == MOII_MX_BLOCK;
+    if (s->format->layout == MOI_LAYOUT_ROW) {
+        int64_t i = row * s->scale_row + block;
+        if (mx) memcpy((unsigned char *)s->scale + i, scales->e8m0 + first, (size_t)n);
+        else memcpy((float *)s->scale + i, scales->f32 + first, (size_t)n * sizeof(float));
+        return;
+    }
+    for (int64_t b = 0; b < n; b++)
+        put_scale(s, row, block + b, mx ? scales->e8m0[first + b] : moii_bits_of(scales->f32[first + b]));
 }
 
 /* Codes of 4 or 6 bits, from one per byte; the spare bits of the last byte become 0. */
@@ -88,84 +121,96 @@ static char *place(const moii_sink *s, int64_t row, int64_t col) { return s->dat
 
 /* ---- along rows ---- */
 
-static void prefetch(const moii_tile *t, const void *v, int64_t n)
+/* Blocks that need care, again. */
+static void redo_rows(const moii_tile *t, const moii_sink *s, const unsigned int *amax, scale_run *scales, unsigned char *codes, int64_t ld)
 {
-    const char *p = (const char *)v + t->ahead, *end = p + n * (t->in == MOI_F32 ? 4 : 2);
-    for (; t->ahead && p < end; p += 64) __builtin_prefetch(p);
+    for (int64_t r = 0, i = 0; r < t->x.rows; r++)
+        for (int64_t c = 0; c < t->x.cols; c += s->width, i++) {
+            if (!need_care(t, s, &amax[i], 1)) continue;
+            int64_t n = moii_min(s->width, t->x.cols - c);
+            moii_block block = any_block(t, s, r, 1, c, n);
+            set_scale(s, scales, i, block.scale);
+            for (int64_t j = c; j < c + n; j++) codes[r * ld + j] = (unsigned char)moii_block_encode(s->format, block, tile_value(t, r, j));
+        }
 }
 
-/* Blocks that hold NaN or Inf, again. */
-static void redo_row(const moii_tile *t, const moii_sink *s, const unsigned int *amax, unsigned char *codes)
+static void vector_rows(const moii_tile *t, const moii_sink *s)
 {
-    for (int64_t b = 0, c = 0; c < t->cols; b++, c += s->width) {
-        int64_t n = moii_min(s->width, t->cols - c);
-        if (amax[b] < MOII_INF_BITS) continue;
-        moii_block block = any_block(t, s, 0, 1, c, n);
-        put_scale(s, t->r0, t->c0 / s->width + b, block.scale);
-        for (int64_t j = c; j < c + n; j++) codes[j] = (unsigned char)moii_block_encode(s->format, block, tile_value(t, 0, j));
+    unsigned int amax[MOII_TILE_BLOCKS];
+    float inverse[MOII_TILE_BLOCKS];
+    scale_run scales;
+    unsigned char bytes[MOII_TILE_VALUES];
+    bool whole = s->bits == 8;
+    unsigned char *codes = whole ? (unsigned char *)place(s, t->r0, t->c0) : bytes;
+    int64_t ld = whole ? s->stride : t->x.cols, blocks = moii_ceil_div(t->x.cols, s->width), n = t->x.rows * blocks;
+    t->loops->amax(&t->x, s->width, amax);
+    bool care = need_care(t, s, amax, n);
+    find_scales(t, s, amax, n, &scales, inverse);
+    t->loops->encode(&s->codec, &t->x, s->width, inverse, codes, ld, s->stream && whole && !care);
+    if (care) redo_rows(t, s, amax, &scales, codes, ld);
+    for (int64_t r = 0; r < t->x.rows; r++) {
+        store_scales(s, &scales, r * blocks, blocks, t->r0 + r, t->c0 / s->width);
+        if (!whole) pack(bytes + r * ld, t->x.cols, s->bits, (unsigned char *)place(s, t->r0 + r, t->c0));
     }
-}
-
-/* A tile of one row and at most MOII_TILE_WIDE columns. */
-static void vector_row(const moii_tile *t, const moii_sink *s)
-{
-    unsigned int amax[MOII_TILE_WIDE / MOII_MX_BLOCK], top;
-    float inverse[MOII_TILE_WIDE / MOII_MX_BLOCK];
-    unsigned char bytes[MOII_TILE_WIDE], *out = (unsigned char *)place(s, t->r0, t->c0);
-    unsigned char *codes = s->bits == 8 ? out : bytes;
-    int64_t blocks = moii_ceil_div(t->cols, s->width);
-    t->loops->amax(t->in, t->v, t->cols, s->width, amax);
-    top = put_scales(t, s, amax, blocks, t->r0, 0, t->c0 / s->width, 1, inverse);
-    prefetch(t, t->v, t->cols);
-    t->loops->encode(&s->codec, t->in, t->v, t->cols, s->width, inverse, codes);
-    if (top >= MOII_INF_BITS) redo_row(t, s, amax, codes);
-    if (s->bits != 8) pack(bytes, t->cols, s->bits, out);
 }
 
 /* ---- down columns: codes of the tile, one per byte, then turned ---- */
 
-enum { PREFETCH_ROWS = 4 };
-
 static void store_turned(const moii_tile *t, const moii_sink *s, const unsigned char *codes)
 {
-    if (s->bits == 8) {
-        t->loops->transpose(codes, MOII_TILE, t->rows, t->cols, (unsigned char *)place(s, t->c0, t->r0), s->stride);
-        return;
-    }
-    unsigned char turned[MOII_TILE * MOII_TILE];
-    t->loops->transpose(codes, MOII_TILE, t->rows, t->cols, turned, MOII_TILE);
-    for (int64_t c = 0; c < t->cols; c++) pack(turned + c * MOII_TILE, t->rows, s->bits, (unsigned char *)place(s, t->c0 + c, t->r0));
+    int64_t rows = t->x.rows, cols = t->x.cols;
+    unsigned char turned[MOII_TILE_VALUES];
+    t->loops->transpose(codes, MOII_TILE, rows, cols, turned, MOII_TILE);
+    if (s->bits == 8) t->loops->copy(turned, MOII_TILE, cols, rows, (unsigned char *)place(s, t->c0, t->r0), s->stride, s->stream);
+    else
+        for (int64_t c = 0; c < cols; c++) pack(turned + c * MOII_TILE, rows, s->bits, (unsigned char *)place(s, t->c0 + c, t->r0));
 }
 
-static void redo_cols(const moii_tile *t, const moii_sink *s, int64_t r, int64_t rows, int64_t block, const unsigned int *amax,
+static void redo_cols(const moii_tile *t, const moii_sink *s, int64_t r, int64_t rows, const unsigned int *amax, scale_run *scales,
                       unsigned char *codes)
 {
-    for (int64_t c = 0; c < t->cols; c++) {
-        if (amax[c] < MOII_INF_BITS) continue;
+    for (int64_t c = 0; c < t->x.cols; c++) {
+        if (!need_care(t, s, &amax[c], 1)) continue;
         moii_block b = any_block(t, s, r, rows, c, 1);
-        put_scale(s, t->c0 + c, block, b.scale);
+        set_scale(s, scales, c, b.scale);
         for (int64_t i = r; i < r + rows; i++) codes[i * MOII_TILE + c] = (unsigned char)moii_block_encode(s->format, b, tile_value(t, i, c));
     }
 }
 
+/* A column's scales lie together in layouts ROW and TILED, a block's in layout COL. */
+static void store_col_scales(const moii_tile *t, const moii_sink *s, const scale_run *scales, int64_t first, int64_t blocks)
+{
+    bool mx = s->width == MOII_MX_BLOCK;
+    for (int64_t b = 0; b < blocks && s->format->layout == MOI_LAYOUT_COL; b++) {
+        int64_t i = t->c0 + (first + b) * s->scale_block;
+        if (mx) memcpy((unsigned char *)s->scale + i, scales[b].e8m0, (size_t)t->x.cols);
+        else memcpy((float *)s->scale + i, scales[b].f32, (size_t)t->x.cols * sizeof(float));
+    }
+    unsigned char *row = (unsigned char *)s->scale + t->c0 * s->scale_row + first;
+    for (int64_t c = 0; c < t->x.cols && mx && s->format->layout == MOI_LAYOUT_ROW; c++, row += s->scale_row)
+        for (int64_t b = 0; b < blocks; b++) row[b] = scales[b].e8m0[c];
+    if (s->format->layout == MOI_LAYOUT_COL || (mx && s->format->layout == MOI_LAYOUT_ROW)) return;
+    for (int64_t c = 0; c < t->x.cols; c++)
+        for (int64_t b = 0; b < blocks; b++) put_scale(s, t->c0 + c, first + b, mx ? scales[b].e8m0[c] : moii_bits_of(scales[b].f32[c]));
+}
+
 static void vector_cols(const moii_tile *t, const moii_sink *s, int64_t first)
 {
-    unsigned int amax[MOII_TILE], top;
+    unsigned int amax[MOII_TILE];
     float inverse[MOII_TILE];
-    unsigned char codes[MOII_TILE * MOII_TILE];
-    for (int64_t r = 0; r < t->rows; r += s->width, first++) {
-        int64_t n = moii_min(s->width, t->rows - r);
-        const char *v = (const char *)t->v + r * moi_row_bytes(t->in, t->ld);
-        t->loops->amax_cols(t->in, v, t->ld, n, t->cols, amax);
-        top = put_scales(t, s, amax, t->cols, t->c0, 1, first, 0, inverse);
-        for (int64_t i = 0; i < n; i += PREFETCH_ROWS) {
-            int64_t step = moii_min(PREFETCH_ROWS, n - i);
-            const char *at = v + moi_row_bytes(t->in, i * t->ld);
-            for (int64_t k = 0; k < step; k++) prefetch(t, at + moi_row_bytes(t->in, k * t->ld), t->cols);
-            t->loops->encode_cols(&s->codec, t->in, at, t->ld, step, t->cols, inverse, codes + (r + i) * MOII_TILE, MOII_TILE);
-        }
-        if (top >= MOII_INF_BITS) redo_cols(t, s, r, n, first, amax, codes);
+    scale_run scales[MOII_TILE / MOII_MX_BLOCK];
+    unsigned char codes[MOII_TILE_VALUES];
+    int64_t blocks = 0;
+    for (int64_t r = 0; r < t->x.rows; r += s->width, blocks++) {
+        moii_span x = t->x;
+        x.v = (const char *)x.v + moi_row_bytes(x.in, r * x.ld);
+        x.rows = moii_min(s->width, x.rows - r);
+        t->loops->amax_cols(&x, amax);
+        find_scales(t, s, amax, x.cols, &scales[blocks], inverse);
+        t->loops->encode_cols(&s->codec, &x, inverse, codes + r * MOII_TILE, MOII_TILE);
+        if (need_care(t, s, amax, x.cols)) redo_cols(t, s, r, x.rows, amax, &scales[blocks], codes);
     }
+    store_col_scales(t, s, scales, first, blocks);
     store_turned(t, s, codes);
 }
 
@@ -173,23 +218,21 @@ static void vector_cols(const moii_tile *t, const moii_sink *s, int64_t first)
 
 static void square(const moii_tile *t, const moii_sink *s, bool turned)
 {
-    unsigned int amax = 0, one;
-    unsigned char codes[MOII_TILE * MOII_TILE];
-    int64_t ld_bytes = moi_row_bytes(t->in, t->ld);
-    for (int64_t r = 0; r < t->rows; r++) {
-        prefetch(t, (const char *)t->v + r * ld_bytes, t->cols);
-        t->loops->amax(t->in, (const char *)t->v + r * ld_bytes, t->cols, MOII_TILE, &one);
-        amax = one > amax ? one : amax;
-    }
-    moii_block block = amax < MOII_INF_BITS ? moii_block_of(s->format, amax) : any_block(t, s, 0, t->rows, 0, t->cols);
+    unsigned int amax[MOII_TILE], top = 0;
+    float inverse[MOII_TILE];
+    unsigned char bytes[MOII_TILE_VALUES];
+    unsigned char *codes = turned ? bytes : (unsigned char *)place(s, t->r0, t->c0);
+    int64_t ld = turned ? MOII_TILE : s->stride;
+    t->loops->amax(&t->x, MOII_TILE, amax);
+    for (int64_t r = 0; r < t->x.rows; r++) top = amax[r] > top ? amax[r] : top;
+    bool care = need_care(t, s, &top, 1);
+    moii_block block = care ? any_block(t, s, 0, t->x.rows, 0, t->x.cols) : moii_block_of(s->format, top);
     put_scale(s, (turned ? t->c0 : t->r0) / MOII_BLK, (turned ? t->r0 : t->c0) / MOII_BLK, block.scale);
-    for (int64_t r = 0; r < t->rows; r++) {
-        unsigned char *row = turned ? codes + r * MOII_TILE : (unsigned char *)place(s, t->r0 + r, t->c0);
-        if (amax < MOII_INF_BITS)
-            t->loops->encode(&s->codec, t->in, (const char *)t->v + r * ld_bytes, t->cols, MOII_TILE, &block.inverse, row);
-        else
-            for (int64_t c = 0; c < t->cols; c++) row[c] = (unsigned char)moii_block_encode(s->format, block, tile_value(t, r, c));
-    }
+    for (int64_t r = 0; r < t->x.rows; r++) inverse[r] = block.inverse;
+    if (!care) t->loops->encode(&s->codec, &t->x, MOII_TILE, inverse, codes, ld, s->stream && !turned);
+    else
+        for (int64_t r = 0; r < t->x.rows; r++)
+            for (int64_t c = 0; c < t->x.cols; c++) codes[r * ld + c] = (unsigned char)moii_block_encode(s->format, block, tile_value(t, r, c));
     if (turned) store_turned(t, s, codes);
 }
 
@@ -201,40 +244,36 @@ static void store_plain(const moii_tile *t, const moii_sink *s, const float *v, 
     else t->loops->narrow(v, n, (uint16_t *)(void *)out);
 }
 
-static void plain_row(const moii_tile *t, const moii_sink *s)
+static void plain_rows(const moii_tile *t, const moii_sink *s)
 {
-    float row[MOII_TILE_WIDE];
-    t->loops->widen(t->in, t->v, t->cols, row);
-    store_plain(t, s, row, t->cols, place(s, t->r0, t->c0));
+    enum { PIECE = 512 };
+    float row[PIECE];
+    for (int64_t r = 0; r < t->x.rows; r++)
+        for (int64_t c = 0; c < t->x.cols; c += PIECE) {
+            int64_t n = moii_min(PIECE, t->x.cols - c);
+            t->loops->widen(t->x.in, (const char *)t->x.v + moi_row_bytes(t->x.in, r * t->x.ld + c), n, row);
+            store_plain(t, s, row, n, place(s, t->r0 + r, t->c0 + c));
+        }
 }
 
 static void plain_cols(const moii_tile *t, const moii_sink *s)
 {
     float turned[16][MOII_TILE], row[16];
-    for (int64_t c0 = 0; c0 < t->cols; c0 += 16) {
-        int64_t n = moii_min(16, t->cols - c0);
-        for (int64_t r = 0; r < t->rows; r++) {
-            t->loops->widen(t->in, (const char *)t->v + moi_row_bytes(t->in, r * t->ld + c0), n, row);
+    for (int64_t c0 = 0; c0 < t->x.cols; c0 += 16) {
+        int64_t n = moii_min(16, t->x.cols - c0);
+        for (int64_t r = 0; r < t->x.rows; r++) {
+            t->loops->widen(t->x.in, (const char *)t->x.v + moi_row_bytes(t->x.in, r * t->x.ld + c0), n, row);
             for (int64_t c = 0; c < n; c++) turned[c][r] = row[c];
         }
-        for (int64_t c = 0; c < n; c++) store_plain(t, s, turned[c], t->rows, place(s, t->c0 + c0 + c, t->r0));
+        for (int64_t c = 0; c < n; c++) store_plain(t, s, turned[c], t->x.rows, place(s, t->c0 + c0 + c, t->r0));
     }
 }
 
 void moii_tile_rowwise(const moii_tile *t, const moii_sink *s)
 {
-    if (s->width && s->format->block == MOI_BLOCK_SQUARE) {
-        square(t, s, false);
-        return;
-    }
-    for (int64_t r = 0; r < t->rows; r++)
-        for (int64_t c = 0; c < t->cols; c += MOII_TILE_WIDE) {
-            moii_tile part = *t;
-            part.v = (const char *)t->v + moi_row_bytes(t->in, r * t->ld + c);
-            part.r0 += r, part.rows = 1, part.c0 += c, part.cols = moii_min(MOII_TILE_WIDE, t->cols - c);
-            if (s->width) vector_row(&part, s);
-            else plain_row(&part, s);
-        }
+    if (!s->width) plain_rows(t, s);
+    else if (s->format->block == MOI_BLOCK_SQUARE) square(t, s, false);
+    else vector_rows(t, s);
 }
 
 void moii_tile_colwise(const moii_tile *t, const moii_sink *s, int64_t block)
@@ -246,5 +285,5 @@ void moii_tile_colwise(const moii_tile *t, const moii_sink *s, int64_t block)
 
 void moii_tile_clear(const moii_tile *t, const moii_sink *s)
 {
-    for (int64_t c = 0; c < t->cols; c++) memset(place(s, t->c0 + c, t->r0), 0, (size_t)(t->rows * s->bits / 8));
+    for (int64_t c = 0; c < t->x.cols; c++) memset(place(s, t->c0 + c, t->r0), 0, (size_t)(t->x.rows * s->bits / 8));
 }
