@@ -156,6 +156,7 @@ uninstall:
 checks:
 	tools/check_layers
 	tools/check_sizes
+	tools/check_promises
 
 test: setup
 	@$(MAKE) --no-print-directory WERROR=1 checks all tests
