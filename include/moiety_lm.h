@@ -167,8 +167,8 @@ typedef struct moi_train_config {
     float lr, min_lr, beta1, beta2, eps, weight_decay, clip_norm;
     uint64_t seed;
 } moi_train_config;
-#define MOI_TRAIN_CONFIG_INIT { .size = sizeof(moi_train_config), .batch = 8, .seq = 128, .steps = 200, .warmup_steps = 20, .lr = 3e-3f, \
-    .min_lr = 3e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .clip_norm = 1.0f, .seed = 1 }
+#define MOI_TRAIN_CONFIG_INIT { .size = sizeof(moi_train_config), .batch = 8, .seq = 128, .steps = 200, .warmup_steps = 20, .lr = 2e-3f, \
+    .min_lr = 2e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .clip_norm = 1.0f, .seed = 1 }
 
 typedef struct moi_train_stats {
     uint32_t size;
@@ -184,10 +184,10 @@ typedef struct moi_trainer moi_trainer;
  * The trainer uses `lm` and does not own it. */
 MOI_API moi_status moi_trainer_create(moi_trainer **out, moi_lm *lm, const moi_train_config *config);
 MOI_API void moi_trainer_free(moi_trainer *trainer);
-/* One step on tokens [batch, seq + 1]. */
+/* One step on tokens [batch, seq + 1].  Gradients that are not finite count as a step and change no weight. */
 MOI_API moi_status moi_trainer_step(moi_trainer *trainer, const int32_t *tokens, moi_train_stats *stats);
 /* A checkpoint folder: the model (F32) beside optimizer.safetensors (moments) and trainer.json (step, settings).  Atomic: each
- * save is complete or the one before stays; moi_trainer_load continues with the same bits. */
+ * save is complete or the one before stays; moi_trainer_load continues with the same bits.  options NULL: those of the save. */
 MOI_API moi_status moi_trainer_save(const moi_trainer *trainer, const char *folder);
 MOI_API moi_status moi_trainer_load(moi_trainer **out, moi_lm **lm, moi_ctx *ctx, const char *folder, const moi_lm_options *options);
 MOI_API int64_t moi_trainer_steps_done(const moi_trainer *trainer);

@@ -67,7 +67,7 @@ static void place_norms(moii_layer *y, const moi_lm_config *c, int64_t *at)
 
 static moi_status name_expert(moii_params *p, const moii_layer *y, int64_t h, long long l, int64_t e)
 {
-    char mlp[64];
+    char mlp[80];
     const int64_t f = y->width, gate = y->gate_up + e * 2 * f * h;
     if (y->sparse) snprintf(mlp, sizeof mlp, "model.layers.%lld.mlp.experts.%lld", l, (long long)e);
     else snprintf(mlp, sizeof mlp, "model.layers.%lld.mlp", l);
