@@ -27,20 +27,22 @@ static void usage(FILE *to)
     fprintf(to, "\n'moiety COMMAND --help' tells more.  Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.\n");
 }
 
-/* OpenMP threads spin while they wait for each other, which ruins them where other programs want the cores too: training ran 4
- * times slower on a loaded machine.  The runtime reads its policy before main, so the program starts itself once more. */
-static void wait_without_spinning(char **argv)
+/* OpenMP threads that spin while they wait ruin each other where other programs want the cores too (training ran 4 times slower
+ * on a loaded machine); threads that sleep at once wake up late, and together on one core (half the speed on a quiet one).  So:
+ * spin for some tens of microseconds, then sleep.  The runtime reads this before main, so the program starts itself once more. */
+static void wait_with_measure(char **argv)
 {
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0 || getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1)) return;
+    if (n <= 0 || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
+    if (setenv("OMP_WAIT_POLICY", "passive", 1) || setenv("GOMP_SPINCOUNT", "20000", 1)) return;
     self[n] = 0;
-    execv(self, argv); /* where that fails, this process does the work, spinning */
+    execv(self, argv); /* where that fails, this process does the work with the runtime's own habits */
 }
 
 int main(int argc, char **argv)
 {
-    wait_without_spinning(argv);
+    wait_with_measure(argv);
     if (argc < 2) {
         usage(stderr);
         return CMD_USAGE;
