@@ -13,21 +13,22 @@
 typedef struct settings {
     const char *recipe;
     int64_t threads, steps, batch, seq, warmup, seed;
-    double lr, min_lr, decay, clip;
+    double lr, min_lr, decay, clip, init;
     int64_t layers, hidden, heads, kv_heads, head_dim, width, experts, top_k;
     bool resume;
 } settings;
 
 /* Options that a resumed run takes from its folder. */
 static const char *const fixed[] = { "recipe", "steps", "batch", "seq", "warmup", "seed", "lr", "min-lr", "weight-decay", "clip", "layers", "hidden",
-                                     "heads", "kv-heads", "head-dim", "width", "experts", "top-k" };
+                                     "heads", "kv-heads", "head-dim", "width", "experts", "top-k", "init" };
 
 static settings defaults(void)
 {
     moi_lm_config m = MOI_LM_CONFIG_INIT;
     moi_train_config t = MOI_TRAIN_CONFIG_INIT;
     return (settings){ .recipe = "mx32", .steps = 300, .batch = t.batch, .seq = t.seq, .warmup = -1, .seed = 1, .lr = (double)t.lr, .min_lr = -1,
-                       .decay = (double)t.weight_decay, .clip = (double)t.clip_norm, .layers = m.num_hidden_layers, .hidden = m.hidden_size,
+                       .decay = (double)t.weight_decay, .clip = (double)t.clip_norm,
+                       .init = (double)m.initializer_range, .layers = m.num_hidden_layers, .hidden = m.hidden_size,
                        .heads = m.num_attention_heads, .kv_heads = m.num_key_value_heads, .head_dim = m.head_dim,
                        .width = m.moe_intermediate_size, .experts = m.num_experts, .top_k = m.num_experts_per_tok };
 }
@@ -45,6 +46,7 @@ static moi_status begin_anew(train_run *r, moi_ctx *ctx, const settings *s)
     moi_lm_config m = MOI_LM_CONFIG_INIT;
     moi_lm_options o = MOI_LM_OPTIONS_INIT;
     moi_train_config t = MOI_TRAIN_CONFIG_INIT;
+    m.initializer_range = (float)s->init;
     m.num_hidden_layers = s->layers;
     m.hidden_size = s->hidden;
     m.num_attention_heads = s->heads;
@@ -159,6 +161,7 @@ int cmd_train(int argc, char **argv)
         { "width", ARG_INT, &s.width, "N", "inner width of an expert", .min = 1, .max = 1e6 },
         { "experts", ARG_INT, &s.experts, "N", "experts of each layer", .min = 1, .max = 1e5 },
         { "top-k", ARG_INT, &s.top_k, "N", "experts each token visits", .min = 1, .max = 1e5 },
+        { "init", ARG_REAL, &s.init, "X", "standard deviation of the first weights", .min = 0, .max = 10 },
         { "seed", ARG_INT, &s.seed, "N", "of weights and batches", .min = 0, .max = 9e15 },
         { "eval-every", ARG_INT, &r.eval_every, "N", "steps between validations; 0: only the first and the last", .min = 0, .max = 1e12 },
         { "eval-batches", ARG_INT, &r.eval_batches, "N", "batches of a validation", .min = 1, .max = 1e6 },

@@ -108,7 +108,7 @@ typedef struct moi_lm_config {
 #define MOI_LM_CONFIG_INIT { .size = sizeof(moi_lm_config), .vocab_size = 256, .hidden_size = 128, .num_hidden_layers = 4, \
     .num_attention_heads = 4, .num_key_value_heads = 2, .head_dim = 32, .intermediate_size = 256, .moe_intermediate_size = 128, \
     .num_experts = 8, .num_experts_per_tok = 2, .decoder_sparse_step = 1, .max_position_embeddings = 4096, .rms_norm_eps = 1e-6f, \
-    .rope_theta = 10000.0f, .initializer_range = 0.02f, .router_aux_loss_coef = 0.001f, .norm_topk_prob = true, .tie_word_embeddings = true }
+    .rope_theta = 10000.0f, .initializer_range = 0.05f, .router_aux_loss_coef = 0.001f, .norm_topk_prob = true, .tie_word_embeddings = true }
 
 /* How the model computes.  Linear layers of attention and experts use the recipe; embedding, head, norms, router and the
  * two products inside attention stay out of 8 bits. */
