@@ -57,6 +57,15 @@ moi_status moii_format_check(const moi_format *f, const char *where)
     return MOI_OK;
 }
 
+moi_status moii_format_check_ragged(const moi_format *f, const char *where)
+{
+    if (moii_format_plain(f)) return MOI_OK;
+    MOII_REQUIRE(moii_dtype(f->elem)->bits == 8, MOI_ERR_ARG, "%s: groups need elements of 8 bits, got %s", where, moi_dtype_name(f->elem));
+    MOII_REQUIRE(f->block == MOI_BLOCK_VECTOR, MOI_ERR_ARG, "%s: groups need vector blocks", where);
+    MOII_REQUIRE(f->layout != MOI_LAYOUT_TILED, MOI_ERR_ARG, "%s: groups need layout row or col, got tiled", where);
+    return MOI_OK;
+}
+
 moi_dtype moii_format_scale(const moi_format *f)
 {
     return f->recipe == MOI_RECIPE_MX32 ? MOI_E8M0 : f->recipe == MOI_RECIPE_BLK128 ? MOI_F32 : (moi_dtype)0;

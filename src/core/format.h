@@ -18,6 +18,8 @@ int64_t moii_mul(int64_t a, int64_t b);
 
 /* Refuses a format that contradicts itself; `where` begins the message ("gemm plan: a"). */
 moi_status moii_format_check(const moi_format *format, const char *where);
+/* Refuses a format whose blocks cannot restart at the boundaries of ragged groups. */
+moi_status moii_format_check_ragged(const moi_format *format, const char *where);
 /* E8M0 for mx32, F32 for blk128; 0 for plain formats. */
 moi_dtype moii_format_scale(const moi_format *format);
 static inline bool moii_format_plain(const moi_format *f)

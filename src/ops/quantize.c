@@ -12,11 +12,7 @@ static moi_status check_groups(const moi_quantize_desc *d)
     if (d->groups == 0 || !(d->want & MOI_WANT_COLWISE)) return MOI_OK;
     const moi_format *f = &d->colwise;
     MOII_REQUIRE(d->batch == 1, MOI_ERR_ARG, "quantize plan: groups need batch 1, got %lld", (long long)d->batch);
-    if (moii_format_plain(f)) return MOI_OK;
-    MOII_REQUIRE(moii_dtype(f->elem)->bits == 8, MOI_ERR_ARG, "%s: groups need elements of 8 bits, got %s", sides[1], moi_dtype_name(f->elem));
-    MOII_REQUIRE(f->block == MOI_BLOCK_VECTOR, MOI_ERR_ARG, "%s: groups need vector blocks", sides[1]);
-    MOII_REQUIRE(f->layout != MOI_LAYOUT_TILED, MOI_ERR_ARG, "%s: groups need layout row or col, got tiled", sides[1]);
-    return MOI_OK;
+    return moii_format_check_ragged(f, sides[1]);
 }
 
 /* Every size of the largest run must fit. */
