@@ -8,6 +8,8 @@
 
 #include "support.h"
 
+enum { PATH = 1024 };
+
 static char folder[64];
 
 const char *moit_path(const char *name)
@@ -33,17 +35,32 @@ int moit_entries(void)
     return n;
 }
 
+static void remove_tree(const char *path)
+{
+    char inner[PATH];
+    DIR *d = opendir(path);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+        snprintf(inner, sizeof inner, "%.*s/%s", (int)sizeof inner - 260, path, e->d_name);
+        if (unlink(inner)) remove_tree(inner);
+    }
+    closedir(d);
+    rmdir(path);
+}
+
+void moit_remove_tree(const char *name)
+{
+    char path[PATH];
+    snprintf(path, sizeof path, "%s", moit_path(name));
+    remove_tree(path);
+}
+
 int moit_remove_folder(void **state)
 {
     (void)state;
-    DIR *d = *folder ? opendir(folder) : NULL;
-    if (!d) return 0;
-    for (struct dirent *e; (e = readdir(d));) {
-        const char *path = moit_path(e->d_name);
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && unlink(path)) rmdir(path);
-    }
-    closedir(d);
-    return rmdir(folder);
+    if (*folder) remove_tree(folder);
+    return 0;
 }
 
 void moit_write_file(const char *path, const void *bytes, int64_t count)

@@ -9,6 +9,8 @@
 const char *moit_path(const char *name);
 /* How many entries the folder has, hidden ones too. */
 int moit_entries(void);
+/* Removes a folder inside it with all it holds; there may be none. */
+void moit_remove_tree(const char *name);
 /* Removes the folder; tests call it at the end, as a group teardown. */
 int moit_remove_folder(void **state);
 
