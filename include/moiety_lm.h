@@ -193,6 +193,94 @@ MOI_API moi_status moi_trainer_load(moi_trainer **out, moi_lm **lm, moi_ctx *ctx
 MOI_API int64_t moi_trainer_steps_done(const moi_trainer *trainer);
 MOI_API moi_status moi_trainer_get_config(const moi_trainer *trainer, moi_train_config *out);
 
+/* ---- tokeniser --------------------------------------------------------------------------------------------------- */
+
+/* Text to token ids and back: the byte-level BPE of Qwen2 and Qwen3 folders (tokenizer.json).  Never changed once open, so any
+ * number of threads may use one at the same time.  A folder without tokenizer.json whose config.json has vocab_size 256 (what
+ * moi_trainer_save writes) gets the tokeniser of bytes: ids are the bytes of the text, there are no other tokens.
+ *
+ * Invalid UTF-8: each maximal invalid part becomes one U+FFFD, as bytes.decode(errors="replace") does in Python, before
+ * anything else.  NUL is a character like others.  Ids are those of the "tokenizers" package 0.23; what may differ from it, by
+ * the versions of Unicode in libpcre2 and libutf8proc, is in docs/tokeniser.md. */
+typedef struct moi_tokenizer moi_tokenizer;
+
+/* Reads tokenizer.json and, where they exist, config.json, generation_config.json, tokenizer_config.json and
+ * chat_template.jinja.  What this library would do differently from the reference is refused, never guessed: models other than
+ * BPE, normalizers other than NFC, pre-tokenizers other than Split (Regex) + ByteLevel, dropout, byte_fallback, subword prefixes,
+ * duplicate ids, a byte without a token, a merge of tokens that the vocabulary lacks, added tokens with other ids than
+ * the reference gives them.  Ids that no token has are allowed.
+ * Errors: IO (cannot read), FORMAT (file, field, wanted, got), NOMEM. */
+MOI_API moi_status moi_tokenizer_open(moi_tokenizer **out, const char *folder);
+MOI_API void moi_tokenizer_close(moi_tokenizer *tokenizer); /* NULL is allowed */
+/* One more than the highest id.  A model's vocab_size is often larger, for alignment: such ids are nobody's. */
+MOI_API int64_t moi_tokenizer_vocab_size(const moi_tokenizer *tokenizer);
+/* Whether it is the tokeniser of bytes. */
+MOI_API bool moi_tokenizer_is_bytes(const moi_tokenizer *tokenizer);
+/* The id of a token spelt as tokenizer.json spells it ("<|im_end|>"; "\u0120the" for " the"), or -1. */
+MOI_API int32_t moi_tokenizer_id(const moi_tokenizer *tokenizer, const char *token);
+/* That spelling, or NULL where the id is nobody's; "" for the bytes of the tokeniser of bytes.  Valid until it is closed. */
+MOI_API const char *moi_tokenizer_token(const moi_tokenizer *tokenizer, int32_t id);
+/* Whether generation ends at this token: "eos_token_id" of generation_config.json, else of config.json (one id or a list), else the
+ * "eos_token" of tokenizer_config.json. */
+MOI_API bool moi_tokenizer_is_eos(const moi_tokenizer *tokenizer, int32_t id);
+/* All of those: up to `room` ids, and how many there are. */
+MOI_API moi_status moi_tokenizer_eos(const moi_tokenizer *tokenizer, int32_t *ids, int64_t room, int64_t *count);
+
+enum {
+    MOI_TOKENIZE_PLAIN = 1,   /* encode: added tokens spelt out in the text ("<|im_end|>", "<think>") are ordinary text */
+    MOI_TOKENIZE_VISIBLE = 2  /* decode: leave special tokens out */
+};
+
+/* Computes  the ids of `bytes` bytes of text.  Added tokens in the text are recognised, unless the flag says otherwise.
+ *           Nothing is put before or behind them.
+ * Memory    writes the first `room` ids (ids may be NULL with room 0); *count is always the number of all.  There are at most
+ *           3 ids per byte (one U+FFFD is three bytes).
+ * Promise   The ids of the reference, for text of any size.   Time grows as n log n, also for one word.
+ * Errors    ARG, NOMEM. */
+MOI_API moi_status moi_tokenizer_encode(const moi_tokenizer *tokenizer, const char *text, int64_t bytes, uint32_t flags, int32_t *ids,
+                                        int64_t room, int64_t *count);
+/* Computes  the bytes of these tokens, one behind the other, without a NUL.  They need not be UTF-8, as a character may
+ *           be spread over several tokens.  An id that is nobody's gives no bytes, as in the reference.
+ * Memory    writes the first `room` bytes (text may be NULL with room 0); *bytes is always the number of all.
+ * Promise   decode(encode(text)) is text in NFC, with U+FFFD for what was no UTF-8.
+ * Errors    ARG (a negative id). */
+MOI_API moi_status moi_tokenizer_decode(const moi_tokenizer *tokenizer, const int32_t *ids, int64_t count, uint32_t flags, char *text,
+                                        int64_t room, int64_t *bytes);
+
+/* Decoding token by token, to print text while it is generated: bytes that only begin a UTF-8 character wait for the rest of
+ * it.  What comes out, all together, is what moi_tokenizer_decode gives.  Uses the tokenizer and does not own it. */
+typedef struct moi_detokenizer moi_detokenizer;
+MOI_API moi_status moi_detokenizer_create(moi_detokenizer **out, const moi_tokenizer *tokenizer, uint32_t flags);
+MOI_API void moi_detokenizer_free(moi_detokenizer *detokenizer); /* NULL is allowed */
+/* *text: *bytes bytes (0 is usual), and a NUL behind them; valid until the next call.  Errors: ARG (a negative id). */
+MOI_API moi_status moi_detokenizer_feed(moi_detokenizer *detokenizer, int32_t id, const char **text, int64_t *bytes);
+/* The end: the bytes that still wait, as they are.  The detokenizer can then begin another text. */
+MOI_API moi_status moi_detokenizer_flush(moi_detokenizer *detokenizer, const char **text, int64_t *bytes);
+
+typedef struct moi_chat_message {
+    const char *role;    /* "system", "user", "assistant" or "tool" */
+    const char *content; /* UTF-8; put into the text as it is, so "<|im_end|>" in it ends the turn, as in the reference */
+} moi_chat_message;
+
+typedef struct moi_chat_options {
+    uint32_t size;
+    bool generation_prompt; /* end with the beginning of the assistant's turn */
+    bool no_thinking;       /* the reference's enable_thinking=False: an empty think block behind the generation prompt */
+} moi_chat_options;
+#define MOI_CHAT_OPTIONS_INIT { .size = sizeof(moi_chat_options), .generation_prompt = true }
+
+/* Computes  the text of a conversation as the chat template of Qwen3 folders writes it (without tools), to be given to
+ *           moi_tokenizer_encode: "<|im_start|>ROLE\nCONTENT<|im_end|>\n" for each message, results of tools inside a user turn,
+ *           thoughts ("<think>...</think>") of the assistant dropped in turns before the last question.  This is a writer of
+ *           that one format, not an interpreter of templates.  It looks at the folder's template for facts: one without
+ *           "<|im_start|>" and "<|im_end|>" is refused; without "</think>" thoughts are left as they are; without
+ *           "enable_thinking" no_thinking is refused; where the generation prompt opens "<think>", so does this one;
+ *           where it has a system message of its own ("system\nYou ..."), the first message must be one.
+ * Memory    writes the first `room` bytes (text may be NULL with room 0); *bytes is always the number of all.  No NUL.
+ * Errors    ARG (no messages, an unknown role), UNSUPPORTED (the folder has no template, or not one of this format). */
+MOI_API moi_status moi_tokenizer_chat(const moi_tokenizer *tokenizer, const moi_chat_message *messages, int64_t count,
+                                      const moi_chat_options *options, char *text, int64_t room, int64_t *bytes);
+
 /* ---- generation -------------------------------------------------------------------------------------------------- */
 
 /* One sequence with its KV cache. */
