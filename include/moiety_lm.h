@@ -126,6 +126,14 @@ typedef struct moi_lm moi_lm;
 MOI_API moi_status moi_lm_create(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config, const moi_lm_options *options, uint64_t seed);
 /* Reads config.json and model.safetensors (F32, F16 or BF16, per-expert tensor names) of a folder.  Errors: IO, FORMAT. */
 MOI_API moi_status moi_lm_load(moi_lm **out, moi_ctx *ctx, const char *folder, const moi_lm_options *options);
+/* Opens a folder (config.json; one file of weights or shards with an index) for inference only: weights stay mapped as the files
+ * have them, nothing is converted or copied but norms.  Formats come from config.json: F32, F16 or BF16, and what its
+ * quantization_config declares.  Per-expert and packed tensor names.
+ * options.recipe says what the inputs of linear layers are rounded to: BF16, or F32 (not rounded); they are never quantised.
+ * Takes moi_lm_evaluate, moi_session_*, moi_lm_parameters and moi_lm_get_config; training and saving are UNSUPPORTED.
+ * Errors: IO, FORMAT (file, tensor, wanted, got), UNSUPPORTED (a recipe of 8 bits, a format or a size that has no path), NOMEM (the
+ * files are larger than the memory of this machine; nothing was read then). */
+MOI_API moi_status moi_lm_open(moi_lm **out, moi_ctx *ctx, const char *folder, const moi_lm_options *options);
 /* Writes config.json and model.safetensors with per-expert tensor names.  dtype F32 or BF16.  Atomic. */
 MOI_API moi_status moi_lm_save(const moi_lm *lm, const char *folder, moi_dtype dtype);
 MOI_API void moi_lm_free(moi_lm *lm);

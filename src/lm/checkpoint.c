@@ -188,6 +188,7 @@ moi_status moi_lm_save(const moi_lm *lm, const char *folder, moi_dtype dtype)
 {
     MOII_REQUIRE(lm && folder, MOI_ERR_ARG, "moi_lm_save: %s is NULL", lm ? "folder" : "lm");
     MOII_REQUIRE(dtype == MOI_F32 || dtype == MOI_BF16, MOI_ERR_ARG, "moi_lm_save: dtype must be f32 or bf16, got %s", moi_dtype_name(dtype));
+    MOII_TRY(moii_check_masters(lm, "moi_lm_save"));
     MOII_TRY(moii_folder_begin(folder, moii_file_names, MOII_FILES));
     MOII_TRY(moii_model_write(lm, folder, dtype, -1));
     return moii_folder_commit(folder, moii_file_names, MOII_FILES);

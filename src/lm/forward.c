@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "decode.h"
 #include "lm.h"
 #include "status.h"
 
@@ -46,20 +45,6 @@ static void attend(moii_exec *x, const moii_input *in, int64_t layer, moii_saved
     nn->attention(lm->ctx, &a, x->space.at);
 }
 
-/* x->branch = experts(s->normed) */
-static moi_status run_experts(moii_exec *x, const moii_input *in, int64_t layer, const moii_saved *s)
-{
-    const moi_lm *lm = x->lm;
-    const moii_layer *y = &lm->params.layers[layer];
-    if (in->decode) return moii_decode_layer(in->decode, lm, layer, s->normed, x->branch);
-    moi_moe_args a = { .size = sizeof a, .tokens = in->batch * in->seq, .x = s->normed, .y = x->branch };
-    a.router = y->experts > 1 ? lm->weights + y->router : NULL;
-    a.prepared = moii_exec_prepared(x, layer).moe;
-    a.saved = s->moe;
-    a.aux_loss = x->training && y->experts > 1 ? x->aux + layer : NULL;
-    return moi_moe_forward_run(x->moe[y->sparse], &a, x->space.at, x->space.bytes, NULL);
-}
-
 /* s->x -> out */
 static moi_status run_layer(moii_exec *x, const moii_input *in, int64_t layer, float *out)
 {
@@ -68,15 +53,14 @@ static moi_status run_layer(moii_exec *x, const moii_input *in, int64_t layer, f
     const moii_nn *nn = moii_nn_of(lm);
     const int64_t t = in->batch * in->seq, h = lm->config.hidden_size;
     const moii_heads rows = { t, 1, h, h };
-    const moii_prepared p = moii_exec_prepared(x, layer);
     moii_saved *s = &x->layers[layer];
     nn->rmsnorm(lm->ctx, rows, s->x, lm->weights + y->norm1, lm->config.rms_norm_eps, h, x->normed, s->rstd1);
-    MOII_TRY(moii_linear_forward(&x->qkv, t, p.qkv, x->normed, s->qkv_x, s->qkv, x->space));
+    MOII_TRY(lm->source->qkv(x, layer, t, s));
     attend(x, in, layer, s);
-    MOII_TRY(moii_linear_forward(&x->o, t, p.o, s->attention, s->o_x, x->branch, x->space));
+    MOII_TRY(lm->source->o(x, layer, t, s));
     nn->add(lm->ctx, s->mid, s->x, x->branch, t * h);
     nn->rmsnorm(lm->ctx, rows, s->mid, lm->weights + y->norm2, lm->config.rms_norm_eps, h, s->normed, s->rstd2);
-    MOII_TRY(run_experts(x, in, layer, s));
+    MOII_TRY(lm->source->experts(x, layer, t, s));
     nn->add(lm->ctx, out, s->mid, x->branch, t * h);
     return MOI_OK;
 }
@@ -86,8 +70,8 @@ moi_status moii_forward(moii_exec *x, const moii_input *in)
     const moi_lm *lm = x->lm;
     const int64_t t = in->batch * in->seq, h = lm->config.hidden_size, layers = lm->config.num_hidden_layers;
     const moii_nn *nn = moii_nn_of(lm);
-    MOII_TRY(moii_exec_prepare(x));
-    nn->embed(lm->ctx, lm->weights + lm->params.embed, in->ids, t, h, x->layers[0].x);
+    MOII_TRY(lm->source->ready(x, t));
+    lm->source->embed(x, in->ids, t, x->layers[0].x);
     for (int64_t l = 0; l < layers; l++) MOII_TRY(run_layer(x, in, l, l + 1 < layers ? x->layers[l + 1].x : x->branch));
     nn->rmsnorm(lm->ctx, (moii_heads){ t, 1, h, h }, x->branch, lm->weights + lm->params.norm, lm->config.rms_norm_eps, h, x->final, x->rstd_final);
     return MOI_OK;

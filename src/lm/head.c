@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * head.c: logits = x W^T in FP32 and the loss, a piece of rows at a time. */
+ * head.c: logits = x W^T with x in FP32 and W as it is stored, and the loss, a piece of rows at a time. */
 #include "lm.h"
 #include "status.h"
 
@@ -21,7 +21,7 @@ static moi_status plan(moi_plan **out, moi_ctx *ctx, moi_order a, moi_order b, b
 static moi_status plan_all(moii_head *p, const moi_lm *lm, bool training)
 {
     const int64_t v = lm->config.vocab_size, h = lm->config.hidden_size, n = p->chunk, rest = p->rows % n;
-    MOII_TRY(plan(&p->fprop, lm->ctx, MOI_K_MAJOR, MOI_K_MAJOR, false, n, v, h));
+    MOII_TRY(moii_matmul_create(&p->fprop, lm->ctx, MOI_F32, &lm->head.format, n, v, h));
     if (!training) return MOI_OK;
     MOII_TRY(plan(&p->dgrad, lm->ctx, MOI_K_MAJOR, MOI_MN_MAJOR, false, n, h, v));
     MOII_TRY(plan(&p->wgrad, lm->ctx, MOI_MN_MAJOR, MOI_MN_MAJOR, true, v, h, n));
@@ -40,14 +40,15 @@ moi_status moii_head_create(moii_head *p, const moi_lm *lm, int64_t rows, bool t
 
 void moii_head_free(moii_head *p)
 {
-    moi_plan_free(p->fprop), moi_plan_free(p->dgrad), moi_plan_free(p->wgrad), moi_plan_free(p->wgrad_rest);
+    moii_matmul_free(&p->fprop);
+    moi_plan_free(p->dgrad), moi_plan_free(p->wgrad), moi_plan_free(p->wgrad_rest);
 }
 
 int64_t moii_head_workspace(const moii_head *p)
 {
-    const moi_plan *plans[] = { p->fprop, p->dgrad, p->wgrad, p->wgrad_rest };
-    int64_t most = 0;
-    for (int i = 0; i < 4; i++) most = moii_max(most, moi_plan_workspace_bytes(plans[i]));
+    const moi_plan *plans[] = { p->dgrad, p->wgrad, p->wgrad_rest };
+    int64_t most = moii_matmul_workspace(&p->fprop);
+    for (int i = 0; i < 3; i++) most = moii_max(most, moi_plan_workspace_bytes(plans[i]));
     return most;
 }
 
@@ -62,7 +63,7 @@ moi_status moii_head_logits(const moii_head *p, const moi_lm *lm, const float *x
     const int64_t v = lm->config.vocab_size, h = lm->config.hidden_size;
     for (int64_t r = 0; r < rows; r += p->chunk) {
         const int64_t n = moii_min(p->chunk, rows - r);
-        MOII_TRY(product(p->fprop, n, x + r * h, lm->weights + lm->params.head, p->logits, space));
+        MOII_TRY(moii_matmul_run(&p->fprop, n, x + r * h, lm->head.at, p->logits, 0, space));
         memcpy(logits + r * v, p->logits, (size_t)(n * v) * sizeof *logits);
     }
     return MOI_OK;
@@ -72,14 +73,13 @@ moi_status moii_head_loss(const moii_head *p, const moi_lm *lm, const float *x, 
                           float *logits, float *grads, float *d_x, moii_space space)
 {
     const int64_t v = lm->config.vocab_size, h = lm->config.hidden_size;
-    const float *w = lm->weights + lm->params.head;
     for (int64_t r = 0; r < rows; r += p->chunk) {
         const int64_t n = moii_min(p->chunk, rows - r);
-        MOII_TRY(product(p->fprop, n, x + r * h, w, p->logits, space));
+        MOII_TRY(moii_matmul_run(&p->fprop, n, x + r * h, lm->head.at, p->logits, 0, space));
         if (logits) memcpy(logits + r * v, p->logits, (size_t)(n * v) * sizeof *logits);
         moii_nn_of(lm)->cross_entropy(lm->ctx, p->logits, targets + r, n, v, p->loss + r, grads != NULL, 1.0f / (float)rows);
         if (!grads) continue;
-        MOII_TRY(product(p->dgrad, n, p->logits, w, d_x + r * h, space));
+        MOII_TRY(product(p->dgrad, n, p->logits, lm->head.at.data, d_x + r * h, space));
         MOII_TRY(product(n == p->chunk ? p->wgrad : p->wgrad_rest, v, p->logits, x + r * h, grads + lm->params.head, space));
     }
     *loss = rows ? moii_nn_of(lm)->sum(lm->ctx, p->loss, rows) / (double)rows : 0.0;

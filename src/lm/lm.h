@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * lm.h: a model and what runs it.
  *
- * moi_lm       FP32 masters, and the recipe's forms of them ("prepared"), made again when the masters changed.
+ * moi_lm       weights from one of two sources: FP32 masters and the recipe's forms of them ("prepared"), made again when the
+ *              masters changed; or weights as they lie in mapped files, for inference only.
  * moii_exec    plans, activations and workspace for a bounded number of tokens; one for training, one for evaluation, one per
  *              session.  It never changes the model but for its prepared weights. */
 #ifndef MOII_LM_H
@@ -14,15 +15,21 @@
 #include "moiety_lm.h"
 #include "nn.h"
 #include "params.h"
+#include "matmul.h"
+#include "view.h"
 
 typedef struct moii_exec moii_exec;
+typedef struct moii_source moii_source;
 
 struct moi_lm {
     moi_ctx *ctx;
     moi_lm_config config;
     moi_lm_options options;
     moii_params params;
-    float *weights;
+    const moii_source *source;
+    struct moii_mapped *mapped; /* mapped.h; NULL: masters */
+    moii_view head;             /* [vocab, h] */
+    float *weights;             /* the masters; of a mapped model the norms alone */
     uint64_t version; /* raised when the weights change */
     bool trained;     /* a trainer exists or existed: prepared weights have their forms for the backward pass */
     void *prepared;
@@ -31,12 +38,13 @@ struct moi_lm {
     moii_exec *eval; /* the last one, for moi_lm_evaluate */
 };
 
-/* The FP32 head in pieces of rows, so that logits stay small. */
+/* The head in pieces of rows, so that logits stay small. */
 typedef struct moii_head {
     int64_t chunk, rows;
     float *logits; /* [chunk, vocab] */
     float *loss;   /* [rows] */
-    moi_plan *fprop, *dgrad, *wgrad, *wgrad_rest;
+    moii_matmul fprop;
+    moi_plan *dgrad, *wgrad, *wgrad_rest;
 } moii_head;
 
 /* What one layer keeps for its backward pass. */
@@ -51,13 +59,18 @@ typedef struct moii_saved {
     void *moe;
 } moii_saved;
 
+typedef enum moii_purpose { MOII_EVALUATE, MOII_TRAIN, MOII_GENERATE } moii_purpose;
+
 struct moii_exec {
     moi_lm *lm;
     int64_t max_tokens, positions; /* rows of cos_sin */
-    bool training;
+    moii_purpose purpose;
+    bool training;      /* purpose == MOII_TRAIN */
     int64_t batch, seq; /* training: fixed */
-    moii_linear qkv, o;
-    moi_plan *moe[2]; /* dense, sparse; NULL where the model has no such layer */
+    moii_linear qkv, o; /* masters only, as the next two */
+    moi_plan *moe[2];   /* dense, sparse; NULL where the model has no such layer */
+    struct moii_decode *decode;       /* for one token at a time; NULL unless generating */
+    struct moii_mapped_exec *mapped;  /* mapped models only */
     moii_head head;
     float *cos_sin;
     char *arena;
@@ -76,20 +89,29 @@ typedef struct moii_cache {
     int64_t stride, past;
 } moii_cache;
 
-struct moii_decode; /* decode.h */
-
 typedef struct moii_input {
     const int32_t *ids; /* [batch * seq] */
     int64_t batch, seq;
-    const moii_cache *cache;          /* batch is 1; NULL: none */
-    const struct moii_decode *decode; /* one token: experts through moi_moe_decode; NULL: moi_moe */
+    const moii_cache *cache; /* batch is 1; NULL: none */
 } moii_input;
 
+/* How a forward pass over t tokens applies the model's weights. */
+struct moii_source {
+    moi_status (*plan)(moii_exec *exec); /* for up to exec->max_tokens tokens */
+    void (*unplan)(moii_exec *exec);
+    int64_t (*space)(const moii_exec *exec);           /* bytes of exec->space that the others use */
+    moi_status (*ready)(moii_exec *exec, int64_t t);   /* before each pass */
+    void (*embed)(const moii_exec *exec, const int32_t *ids, int64_t t, float *y);                /* y [t, h] */
+    moi_status (*qkv)(const moii_exec *exec, int64_t layer, int64_t t, const moii_saved *s);      /* exec->normed -> s->qkv */
+    moi_status (*o)(const moii_exec *exec, int64_t layer, int64_t t, const moii_saved *s);        /* s->attention -> exec->branch */
+    moi_status (*experts)(const moii_exec *exec, int64_t layer, int64_t t, const moii_saved *s);  /* s->normed -> exec->branch */
+};
+extern const moii_source moii_source_masters; /* prepared.c */
+extern const moii_source moii_source_mapped;  /* mapped.c */
+
 /* training: for exactly batch x seq tokens; else for up to batch * seq tokens and `positions` positions. */
-moi_status moii_exec_create(moii_exec **out, moi_lm *lm, int64_t batch, int64_t seq, int64_t positions, bool training);
+moi_status moii_exec_create(moii_exec **out, moi_lm *lm, int64_t batch, int64_t seq, int64_t positions, moii_purpose purpose);
 void moii_exec_free(moii_exec *exec);
-/* Makes the prepared weights if they are missing or old. */
-moi_status moii_exec_prepare(moii_exec *exec);
 /* Where layer l's prepared weights lie. */
 typedef struct moii_prepared { char *qkv, *o, *moe; } moii_prepared;
 moii_prepared moii_exec_prepared(const moii_exec *exec, int64_t layer);
@@ -108,8 +130,12 @@ moi_status moii_head_logits(const moii_head *head, const moi_lm *lm, const float
 moi_status moii_head_loss(const moii_head *head, const moi_lm *lm, const float *x, int64_t rows, const int32_t *targets, double *loss,
                           float *logits, float *grads, float *d_x, moii_space space);
 
-/* A model whose weights are not set.  config and options are checked already. */
+/* A model without weights.  config and options are checked already. */
+moi_status moii_lm_begin(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config, const moi_lm_options *options);
+/* The same with masters that are not set. */
 moi_status moii_lm_alloc(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config, const moi_lm_options *options);
+/* Refuses a model whose weights are mapped. */
+moi_status moii_check_masters(const moi_lm *lm, const char *call);
 moi_status moii_check_tokens(const moi_lm *lm, const char *call, const int32_t *tokens, int64_t count);
 /* Splits rows of seq + 1 tokens into ids and targets, [batch * seq] each. */
 void moii_split_tokens(const int32_t *tokens, int64_t batch, int64_t seq, int32_t *ids, int32_t *targets);

@@ -6,24 +6,47 @@
 
 #include "config.h"
 #include "lm.h"
+#include "mapped.h"
 #include "random.h"
 #include "status.h"
 
-moi_status moii_lm_alloc(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config, const moi_lm_options *options)
+moi_status moii_lm_begin(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config, const moi_lm_options *options)
 {
     *out = NULL;
+    MOII_REQUIRE(ctx->backend->nn, MOI_ERR_UNSUPPORTED, "moi_lm: the %s back end runs no models", ctx->backend->name);
     moi_lm *lm = calloc(1, sizeof *lm);
     MOII_REQUIRE(lm, MOI_ERR_NOMEM, "moi_lm: no memory");
     lm->ctx = ctx;
     lm->config = *config;
     lm->options = *options;
     lm->version = 1;
-    moi_status status = ctx->backend->nn ? MOI_OK : moii_fail(MOI_ERR_UNSUPPORTED, "moi_lm: the %s back end runs no models", ctx->backend->name);
-    if (!status) status = moii_params_layout(&lm->params, config);
-    if (!status) status = moii_alloc(ctx, lm->params.floats * 4, &lm->weights);
+    moi_status status = moii_params_layout(&lm->params, config);
     if (status) moi_lm_free(lm);
     else *out = lm;
     return status;
+}
+
+moi_status moii_lm_alloc(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config, const moi_lm_options *options)
+{
+    moi_lm *lm;
+    *out = NULL;
+    MOII_TRY(moii_lm_begin(&lm, ctx, config, options));
+    lm->source = &moii_source_masters;
+    moi_status status = moii_alloc(ctx, lm->params.floats * 4, &lm->weights);
+    if (status) {
+        moi_lm_free(lm);
+        return status;
+    }
+    lm->head = (moii_view){ MOI_FORMAT_F32, config->vocab_size, config->hidden_size, { lm->weights + lm->params.head, NULL, 0 }, 0 };
+    *out = lm;
+    return MOI_OK;
+}
+
+moi_status moii_check_masters(const moi_lm *lm, const char *call)
+{
+    MOII_REQUIRE(!lm->mapped, MOI_ERR_UNSUPPORTED, "%s: a model of moi_lm_open is for inference only; moi_lm_load reads one that can be trained and saved",
+                 call);
+    return MOI_OK;
 }
 
 /* Normal numbers, two from each pair of uniform ones. */
@@ -62,6 +85,7 @@ void moi_lm_free(moi_lm *lm)
 {
     if (!lm) return;
     moii_exec_free(lm->eval);
+    moii_mapped_free(lm->mapped);
     moi_buf_free(lm->ctx, lm->prepared);
     moi_buf_free(lm->ctx, lm->weights);
     moii_params_free(&lm->params);
@@ -102,7 +126,7 @@ static moi_status eval_exec(moi_lm *lm, int64_t batch, int64_t seq)
 {
     if (lm->eval && lm->eval->max_tokens >= batch * seq && lm->eval->positions >= seq) return MOI_OK;
     moii_exec_free(lm->eval);
-    return moii_exec_create(&lm->eval, lm, batch, seq, seq, false);
+    return moii_exec_create(&lm->eval, lm, batch, seq, seq, MOII_EVALUATE);
 }
 
 moi_status moi_lm_evaluate(moi_lm *lm, const int32_t *tokens, int64_t batch, int64_t seq, double *loss, float *logits)

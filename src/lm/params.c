@@ -124,6 +124,20 @@ moi_status moii_params_layout(moii_params *p, const moi_lm_config *c)
     return MOI_OK;
 }
 
+void moii_params_norms_only(moii_params *p)
+{
+    const int64_t before = p->decayed;
+    for (int64_t l = 0; l < MOI_LM_MAX_LAYERS; l++) {
+        moii_layer *y = &p->layers[l];
+        y->norm1 -= before, y->q_norm -= before, y->k_norm -= before, y->norm2 -= before;
+        y->qkv = y->o = y->router = y->gate_up = y->down = -1;
+    }
+    for (int64_t i = 0; i < p->count; i++) p->items[i].offset = p->items[i].cols ? -1 : p->items[i].offset - before;
+    p->norm -= before, p->floats -= before;
+    p->embed = p->head = -1;
+    p->decayed = 0;
+}
+
 void moii_params_free(moii_params *p)
 {
     for (int64_t i = 0; i < p->count; i++) free(p->items[i].name);

@@ -30,6 +30,8 @@ typedef struct moii_params {
 } moii_params;
 
 moi_status moii_params_layout(moii_params *params, const moi_lm_config *config);
+/* Moves the norms to the beginning and forgets where the matrices would lie. */
+void moii_params_norms_only(moii_params *params);
 void moii_params_free(moii_params *params);
 static inline int64_t moii_param_elements(const moii_param *p) { return p->rows * (p->cols ? p->cols : 1); }
 

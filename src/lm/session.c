@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "decode.h"
 #include "lm.h"
+#include "mapped.h"
 #include "status.h"
 
 enum { PREFILL = 256 }; /* tokens of a prompt that go through the layers together */
@@ -13,7 +13,6 @@ struct moi_session {
     moi_lm *lm;
     int64_t room, length;
     moii_exec *exec;
-    moii_decode *decode;
     float *cache; /* keys of all layers, then values */
 };
 
@@ -21,9 +20,9 @@ static moi_status build(moi_session *s)
 {
     const moi_lm_config *c = &s->lm->config;
     const int64_t kv = c->num_hidden_layers * s->room * moii_kv_width(c);
+    if (s->lm->mapped) MOII_TRY(moii_check_memory("moi_session_create", s->lm, 2 * kv * 4));
     MOII_TRY(moii_alloc(s->lm->ctx, 2 * kv * 4, &s->cache));
-    MOII_TRY(moii_exec_create(&s->exec, s->lm, 1, moii_min(s->room, PREFILL), s->room, false));
-    return moii_decode_create(&s->decode, s->lm);
+    return moii_exec_create(&s->exec, s->lm, 1, moii_min(s->room, PREFILL), s->room, MOII_GENERATE);
 }
 
 moi_status moi_session_create(moi_session **out, moi_lm *lm, int64_t max_tokens)
@@ -46,7 +45,6 @@ moi_status moi_session_create(moi_session **out, moi_lm *lm, int64_t max_tokens)
 void moi_session_free(moi_session *s)
 {
     if (!s) return;
-    moii_decode_free(s->decode, s->lm->ctx);
     moii_exec_free(s->exec);
     moi_buf_free(s->lm->ctx, s->cache);
     free(s);
@@ -60,8 +58,7 @@ static moi_status feed(moi_session *s, const int32_t *tokens, int64_t count, int
     const moi_lm_config *c = &s->lm->config;
     const int64_t stride = s->room * moii_kv_width(c);
     const moii_cache cache = { s->cache, s->cache + c->num_hidden_layers * stride, stride, past };
-    const moii_input in = { tokens, 1, count, &cache, count == 1 ? s->decode : NULL };
-    if (in.decode) MOII_TRY(moii_decode_prepare(s->decode, s->lm));
+    const moii_input in = { tokens, 1, count, &cache };
     return moii_forward(s->exec, &in);
 }
 

@@ -46,7 +46,7 @@ static moi_status build(moi_trainer *t)
     lm->eval = NULL;
     lm->trained = true;
     lm->prepared_version = 0;
-    MOII_TRY(moii_exec_create(&t->exec, lm, t->config.batch, t->config.seq, t->config.seq, true));
+    MOII_TRY(moii_exec_create(&t->exec, lm, t->config.batch, t->config.seq, t->config.seq, MOII_TRAIN));
     MOII_TRY(moii_alloc(lm->ctx, bytes, &t->grads));
     MOII_TRY(moii_alloc(lm->ctx, bytes, &t->m));
     MOII_TRY(moii_alloc(lm->ctx, bytes, &t->v));
@@ -59,6 +59,7 @@ moi_status moi_trainer_create(moi_trainer **out, moi_lm *lm, const moi_train_con
     moi_train_config c = MOI_TRAIN_CONFIG_INIT;
     MOII_REQUIRE(out && lm, MOI_ERR_ARG, "moi_trainer_create: %s is NULL", out ? "lm" : "out");
     *out = NULL;
+    MOII_TRY(moii_check_masters(lm, "moi_trainer_create"));
     if (config) MOII_TRY(moii_take(&c, sizeof c, config, "moi_trainer_create: config"));
     MOII_TRY(moii_train_config_check(&c, lm, "moi_trainer_create: config", MOI_ERR_ARG));
     moi_trainer *t = calloc(1, sizeof *t);
