@@ -272,6 +272,7 @@ bool moii_shards_find(const moii_shards *s, const char *name, moi_tensor *out, c
     return i >= 0;
 }
 
+const char *moii_shards_where(const moii_shards *s) { return s->index.text; }
 int moii_shards_files(const moii_shards *s) { return s->file_count; }
 moi_st *moii_shards_file(const moii_shards *s, int file) { return s->files[file].st; }
 const char *moii_shards_file_name(const moii_shards *s, int file) { return s->files[file].name; }

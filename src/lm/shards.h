@@ -28,6 +28,8 @@ bool moii_shards_find(const moii_shards *shards, const char *name, moi_tensor *o
 /* The index for moii_shards_get, -1 where there is no such tensor. */
 int64_t moii_shards_index(const moii_shards *shards, const char *name);
 
+/* The path of the index, or of the single file, for messages about tensors that no file has. */
+const char *moii_shards_where(const moii_shards *shards);
 /* The files, by name.  A file may also have tensors that the index left out. */
 int moii_shards_files(const moii_shards *shards);
 moi_st *moii_shards_file(const moii_shards *shards, int file);
