@@ -48,6 +48,7 @@ LIB_SRC  := $(wildcard src/core/*.c src/ops/*.c src/cpu/*.c src/lm/*.c)
 LIB_OBJ  := $(LIB_SRC:%.c=$(OUT)/%.o)
 CLI_OBJ  := $(patsubst %.c,$(OUT)/%.o,$(wildcard cli/*.c bench/*.c))
 TESTS    := $(patsubst tests/%.c,$(OUT)/tests/%,$(wildcard tests/test_*.c))
+TEST_TOOLS := $(patsubst tests/%.c,$(OUT)/tests/%,$(wildcard tests/cli_*.c))
 TEST_SUPPORT := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/support*.c))
 EXAMPLES := $(patsubst examples/%.c,$(OUT)/examples/%,$(wildcard examples/*.c))
 VERSION  := $(shell sed -n 's/^#define MOI_VERSION_[A-Z]* \([0-9]*\)/\1/p' include/moiety.h | paste -sd.)
@@ -116,6 +117,8 @@ $(OUT)/moiety: $(CLI_OBJ) $(OUT)/libmoiety.a
 	$(CC) $(SAN) $(OPENMP) $^ -o $@ $(LDLIBS)
 $(OUT)/tests/test_%: $(OUT)/tests/test_%.o $(TEST_SUPPORT) $(OUT)/libmoiety.a
 	$(CC) $(SAN) $(OPENMP) $^ -o $@ -lcmocka $(LDLIBS)
+$(OUT)/tests/cli_%: $(OUT)/tests/cli_%.o $(OUT)/libmoiety.a
+	$(CC) $(SAN) $(OPENMP) $^ -o $@ $(LDLIBS)
 $(OUT)/examples/%: examples/%.c $(OUT)/libmoiety.a
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS_) $(filter %.c %.a,$^) -o $@ $(LDLIBS)
@@ -163,7 +166,7 @@ test: setup
 	tests/run $(OUT)
 
 .PHONY: tests
-tests: $(TESTS) $(OUT)/moiety $(EXAMPLES)
+tests: $(TESTS) $(TEST_TOOLS) $(OUT)/moiety $(EXAMPLES)
 
 clean:
 	rm -rf $(BUILD)

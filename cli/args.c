@@ -30,6 +30,7 @@ static int wrong(const args_spec *spec, const char *format, ...)
 
 static void show_default(const arg *a)
 {
+    if (a->kind == ARG_LIST) return;
     if (a->kind == ARG_INT) printf("; default %" PRId64, *(int64_t *)a->value);
     else if (a->kind == ARG_REAL) printf("; default %g", *(double *)a->value);
     else if (*(const char **)a->value && **(const char **)a->value) printf("; default %s", *(const char **)a->value);
@@ -102,12 +103,21 @@ static int take_number(const args_spec *spec, arg *a, const char *label, const c
     return ARGS_GO;
 }
 
+static int take_another(const args_spec *spec, arg *a, const char *text)
+{
+    arg_list *list = a->value;
+    if (list->n == ARG_LIST_MOST) return wrong(spec, "--%s can be given %d times, no more", a->name, (int)ARG_LIST_MOST);
+    list->at[list->n++] = text;
+    return ARGS_GO;
+}
+
 static int take(const args_spec *spec, arg *a, const char *text)
 {
     char label[64];
     snprintf(label, sizeof label, "%s%s", positional(a) ? "" : "--", a->name);
     a->given = true;
     if (a->kind == ARG_INT || a->kind == ARG_REAL) return take_number(spec, a, label, text);
+    if (a->kind == ARG_LIST) return take_another(spec, a, text);
     if (a->kind == ARG_CHOICE && !is_choice(a->shows, text)) return wrong(spec, "%s must be one of %s, got '%s'", label, a->shows, text);
     *(const char **)a->value = text;
     return ARGS_GO;

@@ -6,13 +6,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { ARG_LIST_MOST = 32 };
+
 typedef enum arg_kind {
     ARG_FLAG,  /* --name             value: bool *         */
     ARG_INT,   /* --name 12          value: int64_t *      */
     ARG_REAL,  /* --name 0.5         value: double *       */
     ARG_TEXT,  /* --name anything    value: const char **  */
+    ARG_LIST,  /* --name a --name b  value: arg_list *     */
     ARG_CHOICE /* --name bf16        value: const char **, `shows` lists the choices: "bf16|mx32" */
 } arg_kind;
+
+typedef struct arg_list {
+    const char *at[ARG_LIST_MOST];
+    int n;
+} arg_list;
 
 /* What *value holds before parsing is the default, and --help shows it. */
 typedef struct arg {

@@ -15,6 +15,7 @@ typedef struct cmd {
 } cmd;
 
 int cmd_bench(int argc, char **argv);
+int cmd_diff(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);

@@ -1,145 +1,144 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cmd_generate.c: moiety generate: a model continues a text, byte by byte. */
-#include <jansson.h>
+ * cmd_generate.c: moiety generate: a model continues texts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "args.h"
-#include "cmd.h"
-#include "moiety_lm.h"
-#include "progress.h"
+#include "generate.h"
 #include "stop.h"
 
-typedef struct writing {
-    const char *model, *prompt, *recipe;
-    int64_t tokens, made;
-    moi_sampling sampling;
-    bool json;
-    double first_seconds, seconds; /* to the first token; for all of them */
-    unsigned char *text;           /* [tokens] */
-} writing;
-
-/* Bytes as a JSON string must be UTF-8: what is not becomes U+FFFD. */
-static char *as_utf8(const unsigned char *bytes, int64_t n)
+/* Which prompt it is, and the text it continues. */
+static void print_head(const generating *g, const prompt_list *list, int64_t i, bool chat)
 {
-    char *out = malloc((size_t)n * 3 + 1), *to = out;
-    if (!out) return NULL;
-    for (int64_t i = 0; i < n;) {
-        int64_t length = bytes[i] < 0x80 ? 1 : bytes[i] < 0xE0 ? 2 : bytes[i] < 0xF0 ? 3 : 4;
-        json_t *good = i + length <= n && bytes[i] ? json_stringn((const char *)bytes + i, (size_t)length) : NULL;
-        memcpy(to, good ? (const char *)bytes + i : "\xEF\xBF\xBD", good ? (size_t)length : 3);
-        to += good ? length : 3;
-        i += good ? length : 1;
-        json_decref(good);
-    }
-    *to = 0;
-    return out;
+    const char *text = list->at[i].text;
+    if (g->json || g->print_ids) return;
+    if (list->n > 1) printf("%s==> %lld of %lld <==\n", i ? "\n" : "", (long long)i + 1, (long long)list->n);
+    if (text && !chat) fputs(text, stdout);
+    fflush(stdout);
 }
 
-static void print_json(const writing *w)
+static int run_all(const generating *g, const prompt_list *list, const prompt_options *o)
 {
-    char *text = as_utf8(w->text, w->made), *prompt = as_utf8((const unsigned char *)w->prompt, (int64_t)strlen(w->prompt));
-    json_t *all = json_pack("{s:s, s:s*, s:s*, s:I, s:f, s:f}", "recipe", w->recipe, "prompt", prompt, "text", text, "tokens", (json_int_t)w->made,
-                            "seconds_to_first_token", w->first_seconds, "tokens_per_second",
-                            w->seconds > 0 ? (double)w->made / w->seconds : 0.0);
-    json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    printf("\n");
-    json_decref(all);
-    free(text);
-    free(prompt);
-}
-
-static moi_status feed_prompt(const writing *w, moi_session *session, float *logits)
-{
-    const char *prompt = *w->prompt ? w->prompt : "\n"; /* something must come before the first token */
-    int64_t n = (int64_t)strlen(prompt);
-    int32_t *ids = malloc((size_t)n * sizeof *ids);
-    if (!ids) return MOI_ERR_NOMEM;
-    for (int64_t i = 0; i < n; i++) ids[i] = (unsigned char)prompt[i];
-    moi_status status = moi_session_feed(session, ids, n, logits);
-    free(ids);
-    return status;
-}
-
-static moi_status write_on(writing *w, moi_session *session, float *logits, int64_t vocab)
-{
-    double began = progress_seconds();
-    moi_status status = feed_prompt(w, session, logits);
-    while (!status && w->made < w->tokens && !stop_asked()) {
-        int32_t token;
-        if ((status = moi_sample(logits, vocab, &w->sampling, &token))) break;
-        if (w->made == 0) w->first_seconds = progress_seconds() - began;
-        w->text[w->made++] = (unsigned char)token;
-        if (!w->json) {
-            putchar(token);
-            fflush(stdout);
-        }
-        if (w->made < w->tokens) status = moi_session_feed(session, &token, 1, logits);
-    }
-    w->seconds = progress_seconds() - began;
-    return status;
-}
-
-static int generate(writing *w, moi_ctx *ctx, moi_lm **lm, moi_session **session)
-{
-    moi_lm_options options = MOI_LM_OPTIONS_INIT;
-    moi_lm_config config = MOI_LM_CONFIG_INIT;
-    options.recipe = cmd_recipe(w->recipe);
-    if (moi_lm_load(lm, ctx, w->model, &options) || moi_lm_get_config(*lm, &config)) return cmd_failed("generate");
-    if (config.vocab_size != 256) {
-        fprintf(stderr, "moiety generate: %s has a vocabulary of %lld tokens; this version writes models whose tokens are the 256 bytes\n", w->model,
-                (long long)config.vocab_size);
-        return CMD_FAILED;
-    }
-    if (moi_session_create(session, *lm, (int64_t)strlen(w->prompt) + w->tokens + 1)) return cmd_failed("generate");
-    float *logits = malloc((size_t)config.vocab_size * sizeof *logits);
-    w->text = malloc((size_t)w->tokens + 1);
+    completion *all = calloc((size_t)list->n, sizeof *all);
+    int verdict = CMD_DONE;
+    int64_t n = 0;
+    if (!all) return fprintf(stderr, "moiety generate: no memory\n"), CMD_FAILED;
     stop_install();
-    if (!w->json) fputs(w->prompt, stdout);
-    moi_status status = logits && w->text ? write_on(w, *session, logits, config.vocab_size) : MOI_ERR_NOMEM;
-    free(logits);
-    if (status) return cmd_failed("generate");
-    if (w->json) print_json(w);
-    else putchar('\n');
+    for (; n < list->n && !verdict && !stop_asked(); n++) {
+        all[n].prompt = &list->at[n];
+        print_head(g, list, n, o->chat);
+        if ((verdict = generate_one(g, &all[n]))) break;
+        if (!g->json) putchar('\n');
+    }
+    if (!verdict && g->json && !generate_show_json(g, all, n, list->n > 1)) verdict = CMD_FAILED;
     fflush(stdout); /* the text first, then its speed */
-    fprintf(stderr, "%lld tokens, first after %.3f s, %.0f tokens/s\n", (long long)w->made, w->first_seconds,
-            w->seconds > 0 ? (double)w->made / w->seconds : 0.0);
-    return w->made < w->tokens ? CMD_STOPPED : CMD_DONE;
+    if (!verdict && n > 0) generate_show_speed(all, n);
+    if (!verdict && (n < list->n || !strcmp(all[n - 1].ended, "interrupted"))) verdict = CMD_STOPPED;
+    for (int64_t i = 0; i < list->n; i++) completion_free(&all[i]);
+    free(all);
+    return verdict;
 }
+
+typedef struct sampling_options {
+    const args_spec *spec;
+    double temperature, top_p;
+    int64_t top_k, seed;
+} sampling_options;
+
+/* Where the command line says nothing, the folder does; where neither does, the defaults of the library. */
+static void choose_sampling(generating *g, const sampling_options *s)
+{
+    const generation_config *f = &g->folder;
+    const bool folder_t = !args_given(s->spec, "temperature") && f->temperature >= 0, folder_p = !args_given(s->spec, "top-p") && f->top_p >= 0;
+    const bool folder_k = !args_given(s->spec, "top-k") && f->top_k >= 0;
+    g->sampling.temperature = (float)(folder_t ? f->temperature : s->temperature);
+    g->sampling.top_p = (float)(folder_p ? f->top_p : s->top_p);
+    g->sampling.top_k = (int32_t)(folder_k ? f->top_k : s->top_k);
+    g->sampling.state = (uint64_t)s->seed;
+    g->tokens_given = args_given(s->spec, "tokens");
+}
+
+static int check_stops(const arg_list *stop)
+{
+    for (int i = 0; i < stop->n; i++) {
+        const char *wrong = !*stop->at[i] ? "empty" : !characters_valid(stop->at[i], strlen(stop->at[i])) ? "text that is no UTF-8" : NULL;
+        if (!wrong) continue;
+        fprintf(stderr, "moiety generate: --stop must not be %s; see 'moiety generate --help'\n", wrong);
+        return CMD_USAGE;
+    }
+    return CMD_DONE;
+}
+
+static int check(generating *g, const prompt_options *o)
+{
+    int verdict = prompts_check(o, "generate");
+    return verdict ? verdict : check_stops(&g->stop);
+}
+
+/* A vocabulary without text: only ids come out, so nothing can be looked for in the text. */
+static bool check_text(generating *g)
+{
+    if (g->text.kind != TEXT_NONE) return true;
+    g->print_ids = true;
+    return g->stop.n == 0 || text_needed(&g->text);
+}
+
+static int generate(generating *g, moi_ctx *ctx, const char *model, const prompt_options *o, const sampling_options *s)
+{
+    prompt_list list = { 0 };
+    int verdict = CMD_FAILED;
+    if (model_open(&g->model, "generate", ctx, model, g->recipe) && generation_config_read(&g->folder, "generate", model) &&
+        text_open(&g->text, &g->model) && check_text(g) && prompts_read(&list, o, &g->text)) {
+        choose_sampling(g, s);
+        verdict = run_all(g, &list, o);
+    }
+    prompts_free(&list);
+    generation_config_free(&g->folder);
+    text_close(&g->text);
+    model_close(&g->model);
+    return verdict;
+}
+
+static const char about[] =
+    "Continues a text, and prints it as it comes.  It ends at --tokens, at a stop string, or at an end token of the folder\n"
+    "(eos_token_id of generation_config.json).  Settings of sampling that are not given are those of generation_config.json.\n"
+    "Several prompts are run one after the other; each gives what it would give alone.\n";
 
 int cmd_generate(int argc, char **argv)
 {
-    writing w = { .prompt = "", .recipe = "mx32", .tokens = 256, .sampling = MOI_SAMPLING_INIT };
-    double temperature = (double)w.sampling.temperature, top_p = (double)w.sampling.top_p;
-    int64_t top_k = 0, seed = 1, threads = 0;
+    generating g = { .recipe = OPEN_RECIPE_DEFAULT, .tokens = 256, .sampling = MOI_SAMPLING_INIT };
+    prompt_options o = { 0 };
+    const char *model;
+    sampling_options s = { .temperature = (double)g.sampling.temperature, .top_p = (double)g.sampling.top_p, .seed = 1 };
+    int64_t threads = 0;
     arg table[] = {
-        { "MODEL", ARG_TEXT, &w.model, .help = "model folder (config.json, model.safetensors)", .required = true },
-        { "prompt", ARG_TEXT, &w.prompt, "TEXT", .help = "what the model continues" },
-        { "tokens", ARG_INT, &w.tokens, "N", "how many to write", .min = 1, .max = 1e9 },
-        { "temperature", ARG_REAL, &temperature, "X", "0: always the likeliest", .min = 0, .max = 100 },
-        { "top-k", ARG_INT, &top_k, "N", "only the N likeliest; 0: all", .min = 0, .max = 1e9 },
-        { "top-p", ARG_REAL, &top_p, "X", "only the likeliest that together reach X", .min = 1e-6, .max = 1 },
-        { "seed", ARG_INT, &seed, "N", "the same seed writes the same text", .min = 0, .max = 9e15 },
-        { "recipe", ARG_CHOICE, &w.recipe, CMD_RECIPES, .help = "how weights are held: mx32 is MXFP8" },
+        { "MODEL", ARG_TEXT, &model, .help = "model folder", .required = true },
+        { "prompt", ARG_TEXT, &o.text, "TEXT", .help = "what the model continues" },
+        { "prompts", ARG_TEXT, &o.file, "FILE", .help = "several prompts: each line that is not blank is one" },
+        { "ids", ARG_TEXT, &o.ids, "LIST|@FILE", .help = "token ids instead of text, or a file of them, a prompt on each line" },
+        { "chat", ARG_FLAG, &o.chat, .help = "a prompt is a user's message; the model answers it" },
+        { "system", ARG_TEXT, &o.system, "TEXT", .help = "with --chat: the system message before it" },
+        { "tokens", ARG_INT, &g.tokens, "N", "how many to write at most", .min = 1, .max = 1e9 },
+        { "stop", ARG_LIST, &g.stop, "TEXT", .help = "ends there and does not print it; can be given several times" },
+        { "ignore-eos", ARG_FLAG, &g.ignore_eos, .help = "goes on behind end tokens" },
+        { "temperature", ARG_REAL, &s.temperature, "X", "0: always the likeliest", .min = 0, .max = 100 },
+        { "top-k", ARG_INT, &s.top_k, "N", "only the N likeliest; 0: all", .min = 0, .max = 1e9 },
+        { "top-p", ARG_REAL, &s.top_p, "X", "only the likeliest that together reach X", .min = 1e-6, .max = 1 },
+        { "seed", ARG_INT, &s.seed, "N", "the same seed writes the same text", .min = 0, .max = 9e15 },
+        { "print-ids", ARG_FLAG, &g.print_ids, .help = "print the ids made (with an end token), a line for each prompt, and no text" },
+        { "recipe", ARG_CHOICE, &g.recipe, CMD_RECIPES, .help = OPEN_RECIPE_HELP },
         { "threads", ARG_INT, &threads, "N", "CPU threads, 0: all", .min = 0, .max = 1024 },
-        { "json", ARG_FLAG, &w.json, .help = "print the text and the speed as JSON" },
+        { "json", ARG_FLAG, &g.json, .help = "print text and speed as JSON; with --print-ids the ids too" },
     };
-    args_spec spec = ARGS_SPEC("generate", "Continues a text, and prints each byte as it comes.\n", table);
+    args_spec spec = ARGS_SPEC("generate", about, table);
     int verdict = args_parse(&spec, argc, argv);
     if (verdict != ARGS_GO) return verdict;
-    w.sampling.temperature = (float)temperature;
-    w.sampling.top_p = (float)top_p;
-    w.sampling.top_k = (int32_t)top_k;
-    w.sampling.state = (uint64_t)seed;
+    if ((verdict = check(&g, &o))) return verdict;
     moi_ctx *ctx = cmd_ctx("generate", threads);
     if (!ctx) return CMD_FAILED;
-    moi_lm *lm = NULL;
-    moi_session *session = NULL;
-    verdict = generate(&w, ctx, &lm, &session);
-    free(w.text);
-    moi_session_free(session);
-    moi_lm_free(lm);
+    s.spec = &spec;
+    verdict = generate(&g, ctx, model, &o, &s);
     moi_ctx_free(ctx);
     return verdict;
 }

@@ -1,133 +1,169 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cmd_perplexity.c: moiety perplexity: how well a model predicts a text. */
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "args.h"
-#include "cmd.h"
-#include "moiety_lm.h"
+#include "likelihood.h"
 #include "progress.h"
 #include "stop.h"
+#include "windows.h"
 
 typedef struct scoring {
-    const char *model, *data, *recipe;
-    int64_t seq, limit;
+    const char *model, *recipe, *dump;
+    scored_text input;
     bool json, quiet;
-    int64_t tokens; /* predicted so far */
+    opened m;
+    folder_text text;
+    float *logits;        /* [window, vocab], where a row of them is needed */
+    likelihood *rows;     /* [window] */
+    moi_st_writer *writer;
+    int64_t tokens;       /* predicted so far */
     double nats, seconds;
 } scoring;
 
-/* Windows of seq + 1 bytes; each begins with the last byte of the one before, so that every byte but the first is predicted
- * once. */
-static moi_status score(scoring *s, moi_lm *lm, FILE *file, unsigned char *bytes, int32_t *ids, progress *line)
+/* The window's logits, row by row: needed where some of its predictions do not count, or all are written. */
+static int score_rows(scoring *s, const windows *w)
 {
-    size_t have = fread(bytes, 1, 1, file);
-    while (have && !stop_asked()) {
-        int64_t room = s->limit > 0 && s->limit - s->tokens < s->seq ? s->limit - s->tokens : s->seq;
-        int64_t n = (int64_t)fread(bytes + 1, 1, (size_t)room, file);
-        if (n == 0) break;
-        for (int64_t i = 0; i <= n; i++) ids[i] = bytes[i];
-        double loss;
-        moi_status status = moi_lm_evaluate(lm, ids, 1, n, &loss, NULL);
-        if (status) return status;
-        s->nats += loss * (double)n;
-        s->tokens += n;
-        bytes[0] = bytes[n];
+    const int64_t vocab = s->m.config.vocab_size, n = w->length - w->skip;
+    const float *from = s->logits + w->skip * vocab;
+    double loss;
+    if (moi_lm_evaluate(s->m.lm, w->ids + w->begin, 1, w->length, &loss, s->logits)) return cmd_failed("perplexity");
+    likelihood_rows(moi_ctx_threads(s->m.ctx), from, w->ids + w->begin + w->skip + 1, n, vocab, s->rows);
+    for (int64_t i = 0; i < n; i++) s->nats += s->rows[i].nats;
+    if (s->writer && moi_st_writer_write(s->writer, from, n * vocab * (int64_t)sizeof *from)) return cmd_failed("perplexity");
+    return CMD_DONE;
+}
+
+static int score_window(scoring *s, const windows *w)
+{
+    double loss;
+    if (s->logits) return score_rows(s, w);
+    if (moi_lm_evaluate(s->m.lm, w->ids + w->begin, 1, w->length, &loss, NULL)) return cmd_failed("perplexity");
+    s->nats += loss * (double)w->length;
+    return CMD_DONE;
+}
+
+static int score(scoring *s, windows w)
+{
+    progress line;
+    int verdict = CMD_DONE;
+    progress_start(&line, 0, w.total);
+    while (!verdict && !stop_asked() && windows_next(&w)) {
+        if ((verdict = score_window(s, &w))) break;
+        s->tokens = w.done;
+        s->seconds = progress_seconds() - line.started;
         if (s->quiet) continue;
         char text[64];
         snprintf(text, sizeof text, "perplexity %.3f", exp(s->nats / (double)s->tokens));
-        progress_show(line, "token", s->tokens, text, (double)s->tokens / (progress_seconds() - line->started), "tokens/s");
+        progress_show(&line, "token", s->tokens, text, (double)s->tokens / s->seconds, "tokens/s");
     }
-    return MOI_OK;
+    if (!s->quiet) progress_end(&line);
+    return verdict;
 }
 
-static void show(const scoring *s)
+/* The file of --dump-logits up to its logits: which tokens they predict, and what they are. */
+static moi_status begin_dump(scoring *s, const windows *w)
 {
-    double loss = s->nats / (double)s->tokens, rate = s->seconds > 0 ? (double)s->tokens / s->seconds : 0.0;
+    const int64_t shape[2] = { w->total, s->m.config.vocab_size };
+    moi_status status = moi_st_writer_create(&s->writer, s->dump);
+    if (!status) status = moi_st_writer_metadata(s->writer, "model", s->model);
+    if (!status) status = moi_st_writer_metadata(s->writer, "recipe", s->recipe);
+    if (!status) status = moi_st_writer_declare(s->writer, "targets", MOI_I32, 1, shape);
+    if (!status) status = moi_st_writer_declare(s->writer, "logits", MOI_F32, 2, shape);
+    return status ? status : moi_st_writer_write(s->writer, w->ids + 1, w->total * (int64_t)sizeof *w->ids);
+}
+
+static int end_dump(scoring *s, const windows *w)
+{
+    moi_st_writer *writer = s->writer;
+    s->writer = NULL;
+    if (s->tokens == w->total) return moi_st_writer_commit(writer) ? cmd_failed("perplexity") : CMD_DONE;
+    moi_st_writer_cancel(writer);
+    fprintf(stderr, "moiety perplexity: stopped before all tokens were scored; %s was not written\n", s->dump);
+    return CMD_DONE;
+}
+
+static void show(const scoring *s, int64_t bytes)
+{
+    const double loss = s->nats / (double)s->tokens, bits = bytes ? s->nats / log(2) / (double)bytes : 0;
+    const double rate = s->seconds > 0 ? (double)s->tokens / s->seconds : 0.0;
     if (!s->json) {
-        printf("%s: perplexity %.4f, loss %.4f nats = %.4f bits per byte, %lld tokens, %.0f tokens/s\n", s->model, exp(loss), loss, loss / log(2),
-               (long long)s->tokens, rate);
+        printf("%s: perplexity %.4f, loss %.4f nats", s->model, exp(loss), loss);
+        if (bytes) printf(" = %.4f bits per byte", bits);
+        printf(", %lld tokens, %.0f tokens/s\n", (long long)s->tokens, rate);
         return;
     }
-    json_t *all = json_pack("{s:s, s:f, s:f, s:f, s:I, s:f}", "recipe", s->recipe, "perplexity", exp(loss), "loss", loss, "bits_per_byte",
-                            loss / log(2), "tokens", (json_int_t)s->tokens, "tokens_per_second", rate);
+    json_t *all = json_pack("{s:s, s:f, s:f, s:I, s:I, s:I, s:f}", "recipe", s->recipe, "perplexity", exp(loss), "loss", loss, "tokens",
+                            (json_int_t)s->tokens, "window", (json_int_t)s->input.window, "stride",
+                            (json_int_t)(s->input.stride ? s->input.stride : s->input.window), "tokens_per_second", rate);
+    if (bytes) json_object_set_new(all, "bits_per_byte", json_real(bits));
     json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(8));
     printf("\n");
     json_decref(all);
 }
 
-static int measure(scoring *s, moi_lm *lm, FILE *file, int64_t size)
+static int measure(scoring *s)
 {
-    progress line;
-    unsigned char *bytes = malloc((size_t)s->seq + 1);
-    int32_t *ids = malloc(((size_t)s->seq + 1) * sizeof *ids);
-    double began = progress_seconds();
+    const windows w = scored_text_windows(&s->input);
+    if (s->dump || w.stride < w.window) {
+        const int64_t most = w.total < w.window ? w.total : w.window;
+        s->logits = malloc((size_t)(most * s->m.config.vocab_size) * sizeof *s->logits);
+        s->rows = malloc((size_t)most * sizeof *s->rows);
+        if (!s->logits || !s->rows) {
+            fprintf(stderr, "moiety perplexity: no memory for the logits of a window; a smaller --window needs less\n");
+            return CMD_FAILED;
+        }
+    }
+    if (s->dump && begin_dump(s, &w)) return cmd_failed("perplexity");
     stop_install();
-    if (!s->quiet) progress_start(&line, 0, s->limit > 0 && s->limit < size - 1 ? s->limit : size - 1);
-    moi_status status = bytes && ids ? score(s, lm, file, bytes, ids, &line) : MOI_ERR_NOMEM;
-    s->seconds = progress_seconds() - began;
-    if (!s->quiet) progress_end(&line);
-    free(bytes);
-    free(ids);
-    if (status) return cmd_failed("perplexity");
-    if (ferror(file)) {
-        fprintf(stderr, "moiety perplexity: %s: it cannot be read to its end\n", s->data);
+    int verdict = score(s, w);
+    if (!verdict && s->writer) verdict = end_dump(s, &w);
+    if (verdict || s->tokens == 0) return verdict ? verdict : CMD_STOPPED;
+    if (!isfinite(s->nats)) {
+        fprintf(stderr, "moiety perplexity: %s gives logits that are not finite\n", s->model);
         return CMD_FAILED;
     }
-    if (s->tokens == 0) {
-        fprintf(stderr, "moiety perplexity: %s has %lld bytes; at least 2 are needed\n", s->data, (long long)size);
-        return CMD_FAILED;
-    }
-    show(s);
-    return stop_asked() ? CMD_STOPPED : CMD_DONE;
+    int64_t bytes;
+    if (!text_bytes(&s->text, s->input.ids.at + 1, s->tokens, &bytes)) return CMD_FAILED;
+    show(s, bytes);
+    return s->tokens < w.total ? CMD_STOPPED : CMD_DONE;
 }
 
 static int perplexity(scoring *s, moi_ctx *ctx)
 {
-    moi_lm *lm;
-    moi_lm_options options = MOI_LM_OPTIONS_INIT;
-    moi_lm_config config = MOI_LM_CONFIG_INIT;
     int verdict = CMD_FAILED;
-    options.recipe = cmd_recipe(s->recipe);
-    FILE *file = fopen(s->data, "rb");
-    if (!file || fseek(file, 0, SEEK_END)) {
-        fprintf(stderr, "moiety perplexity: %s: %s\n", s->data, strerror(errno));
-        if (file) fclose(file);
-        return CMD_FAILED;
-    }
-    int64_t size = (int64_t)ftell(file);
-    rewind(file);
-    if (moi_lm_load(&lm, ctx, s->model, &options) || moi_lm_get_config(lm, &config)) cmd_failed("perplexity");
-    else if (config.vocab_size != 256)
-        fprintf(stderr, "moiety perplexity: %s has a vocabulary of %lld tokens; this version scores models whose tokens are the 256 bytes\n", s->model,
-                (long long)config.vocab_size);
-    else verdict = measure(s, lm, file, size);
-    moi_lm_free(lm);
-    fclose(file);
+    if (model_open(&s->m, "perplexity", ctx, s->model, s->recipe) && text_open(&s->text, &s->m) && scored_text_read(&s->input, &s->text))
+        verdict = measure(s);
+    moi_st_writer_cancel(s->writer);
+    free(s->logits);
+    free(s->rows);
+    id_list_free(&s->input.ids);
+    text_close(&s->text);
+    model_close(&s->m);
     return verdict;
 }
 
 int cmd_perplexity(int argc, char **argv)
 {
-    scoring s = { .recipe = "mx32", .seq = 256 };
+    scoring s = { .recipe = OPEN_RECIPE_DEFAULT, .input.window = 256 };
     int64_t threads = 0;
     arg table[] = {
         { "MODEL", ARG_TEXT, &s.model, .help = "model folder (config.json, model.safetensors)", .required = true },
-        { "data", ARG_TEXT, &s.data, "FILE", .help = "text to predict; one byte is one token", .required = true },
-        { "seq", ARG_INT, &s.seq, "N", "tokens of a window", .min = 1, .max = 1e6 },
-        { "limit", ARG_INT, &s.limit, "N", "tokens to score, 0: all", .min = 0, .max = 9e15 },
-        { "recipe", ARG_CHOICE, &s.recipe, CMD_RECIPES, .help = "how matrices are multiplied: mx32 is MXFP8" },
+        WINDOWS_OPTIONS(s.input),
+        { "dump-logits", ARG_TEXT, &s.dump, "FILE", .help = "write them: safetensors, logits F32 [tokens, vocabulary], targets I32" },
+        { "recipe", ARG_CHOICE, &s.recipe, CMD_RECIPES, .help = OPEN_RECIPE_HELP },
         { "threads", ARG_INT, &threads, "N", "CPU threads, 0: all", .min = 0, .max = 1024 },
         { "json", ARG_FLAG, &s.json, .help = "print the result as JSON" },
         { "quiet", ARG_FLAG, &s.quiet, .help = "show no progress" },
     };
-    args_spec spec = ARGS_SPEC("perplexity", "Scores how well a model predicts a text: exp of the mean negative log-likelihood.\n", table);
+    args_spec spec = ARGS_SPEC("perplexity", "Scores how well a model predicts a text: exp of the mean negative log-likelihood of each token but the\n"
+                               "first, given those before it in its window.\n", table);
     int verdict = args_parse(&spec, argc, argv);
     if (verdict != ARGS_GO) return verdict;
+    if ((verdict = scored_text_check(&s.input, "perplexity"))) return verdict;
     moi_ctx *ctx = cmd_ctx("perplexity", threads);
     if (!ctx) return CMD_FAILED;
     verdict = perplexity(&s, ctx);

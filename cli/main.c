@@ -11,6 +11,7 @@
 
 static const cmd commands[] = {
     { "bench", "check and time the kernels on this machine", cmd_bench },
+    { "diff", "compare what two models predict: divergence, agreement, perplexity", cmd_diff },
     { "generate", "let a model continue a text", cmd_generate },
     { "info", "show the machine, and what each implementation supports", cmd_info },
     { "inspect", "list the tensors of a checkpoint: shapes, ranges, errors", cmd_inspect },
