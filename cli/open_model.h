@@ -15,7 +15,8 @@ typedef struct opened {
 
 /* How --help explains --recipe: one text for all of them. */
 #define OPEN_RECIPE_DEFAULT "bf16"
-#define OPEN_RECIPE_HELP "bf16, f32: weights as the file has them, activations so; mx32, blk128: also quantises F32, F16, BF16 weights"
+#define OPEN_RECIPE_HELP "bf16, f32: weights as the files have them, their inputs so;\n" \
+    "                           mx32, blk128: both in 8 bits, weights quantised while loading"
 
 /* false after a message */
 bool model_open(opened *m, const char *command, moi_ctx *ctx, const char *path, const char *recipe);
