@@ -4,6 +4,7 @@
 #define MOII_MAPPED_H
 
 #include "lm.h"
+#include "quant_config.h"
 #include "shards.h"
 
 typedef struct moii_expert_views { moii_view gate, up, down; } moii_expert_views; /* [f, h], [f, h], [h, f] */
@@ -19,6 +20,7 @@ typedef struct moii_shape { moi_dtype x; moi_format format; int64_t rows, cols; 
 typedef struct moii_mapped {
     char *folder;
     moii_shards *shards;
+    moii_quant_config *quant;
     int64_t bytes; /* of the files */
     moii_view embed;
     moii_layer_views *layers; /* [layer_count] */

@@ -16,6 +16,7 @@ void moii_mapped_free(moii_mapped *m)
     free(m->copies);
     free(m->layers);
     free(m->shapes);
+    moii_quant_config_free(m->quant);
     moii_shards_close(m->shards);
     free(m->folder);
     free(m);
@@ -41,6 +42,7 @@ static moi_status open_shards(moi_lm *lm, const char *folder)
 {
     moii_mapped *m = lm->mapped = calloc(1, sizeof *m);
     MOII_REQUIRE(m && (m->folder = strdup(folder)), MOI_ERR_NOMEM, "moi_lm_open: no memory");
+    MOII_TRY(moii_quant_config_load(&m->quant, folder));
     MOII_TRY(moii_shards_open(&m->shards, folder));
     for (int i = 0; i < moii_shards_files(m->shards); i++) m->bytes += moii_shards_file(m->shards, i)->size;
     return moii_check_memory("moi_lm_open", lm, 0);

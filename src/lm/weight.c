@@ -77,37 +77,63 @@ static moi_status keep(moii_mapped *m, size_t bytes, void **out)
 }
 
 /* The tensor's data, copied if it does not lie where its elements may (a header of odd length, or a tensor before of odd size). */
-static moi_status place(moii_mapped *m, const found *f, const void **out)
+static moi_status place(moii_mapped *m, const moi_tensor *t, const void **out)
 {
     void *copy = NULL;
-    *out = f->tensor.data;
-    if (moii_aligned(f->tensor.data, moii_max(moi_dtype_bits(f->tensor.dtype) / 8, 1))) return MOI_OK;
-    MOII_TRY(keep(m, (size_t)f->tensor.bytes, &copy));
-    memcpy(copy, f->tensor.data, (size_t)f->tensor.bytes);
+    *out = t->data;
+    if (moii_aligned(t->data, moii_max(moi_dtype_bits(t->dtype) / 8, 1))) return MOI_OK;
+    MOII_TRY(keep(m, (size_t)t->bytes, &copy));
+    memcpy(copy, t->data, (size_t)t->bytes);
     *out = copy;
     return MOI_OK;
 }
 
-static moi_status plain(moii_mapped *m, const char *name, int64_t experts, int64_t rows, int64_t cols, moii_view *out)
+moi_status moii_plain_find(moii_mapped *m, const char *name, int64_t rows, int64_t cols, moii_view *out)
 {
     found f;
-    const int64_t shape[] = { experts, rows, cols };
+    const int64_t shape[] = { rows, cols };
     MOII_TRY(find(m, name, &f));
     MOII_TRY(check_float(&f));
-    MOII_TRY(experts ? check_shape(&f, 3, shape) : check_shape(&f, 2, shape + 1));
+    MOII_TRY(check_shape(&f, 2, shape));
     *out = (moii_view){ .format = plain_format(f.tensor.dtype), .rows = rows, .cols = cols };
-    return place(m, &f, &out->at.data);
+    return place(m, &f.tensor, &out->at.data);
 }
 
-moi_status moii_plain_find(moii_mapped *m, const char *name, int64_t rows, int64_t cols, moii_view *out) { return plain(m, name, 0, rows, cols, out); }
+/* The scales of 128x128 squares are few and may be BF16: converted, as products read FP32. */
+static moi_status place_scales(moii_mapped *m, const moi_tensor *t, const void **out)
+{
+    void *copy = NULL;
+    if (t->dtype != MOI_BF16) return place(m, t, out);
+    MOII_TRY(keep(m, (size_t)t->elements * 4, &copy));
+    for (int64_t i = 0; i < t->elements; i++) {
+        uint16_t code;
+        memcpy(&code, (const char *)t->data + 2 * i, 2);
+        ((float *)copy)[i] = moii_bf16_decode(code);
+    }
+    *out = copy;
+    return MOI_OK;
+}
 
 moi_status moii_weight_find(moii_mapped *m, const char *module, int64_t experts, int64_t rows, int64_t cols, moii_view *out)
 {
     moii_module name;
-    return plain(m, experts ? module : moii_module_name(&name, "%s.weight", module), experts, rows, cols, out);
+    moii_quant_weight w;
+    const int64_t shape[] = { experts, rows, cols };
+    moii_module_name(&name, experts ? "%s" : "%s.weight", module);
+    MOII_TRY(moii_quant_find(m->quant, m->shards, name.text, experts ? 3 : 2, experts ? shape : shape + 1, &w));
+    *out = (moii_view){ .format = w.quantized ? w.format : plain_format(w.codes.dtype), .rows = rows, .cols = cols };
+    MOII_TRY(place(m, &w.codes, &out->at.data));
+    return w.quantized ? place_scales(m, &w.scales, &out->at.scale) : MOI_OK;
 }
 
-bool moii_weight_exists(const moii_mapped *m, const char *module) { return moii_shards_index(m->shards, module) >= 0; }
+bool moii_weight_exists(const moii_mapped *m, const char *module)
+{
+    static const char *const endings[] = { "", "_packed", "_blocks" };
+    moii_module name;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (moii_shards_index(m->shards, moii_module_name(&name, "%s%s", module, endings[i])) >= 0) return true;
+    return false;
+}
 
 bool moii_weight_cuts(const moii_view *v, int64_t row)
 {
