@@ -155,6 +155,7 @@ typedef struct moi_format {
 #ifndef __cplusplus
 #define MOI_FORMAT_F32 ((moi_format)MOI_FMT_(MOI_RECIPE_F32, MOI_F32, MOI_BLOCK_VECTOR))
 #define MOI_FORMAT_BF16 ((moi_format)MOI_FMT_(MOI_RECIPE_BF16, MOI_BF16, MOI_BLOCK_VECTOR))
+#define MOI_FORMAT_F16 ((moi_format)MOI_FMT_(MOI_RECIPE_BF16, MOI_F16, MOI_BLOCK_VECTOR)) /* weights beside plain activations only */
 #define MOI_FORMAT_MXFP8 ((moi_format)MOI_FMT_(MOI_RECIPE_MX32, MOI_E4M3, MOI_BLOCK_VECTOR))
 #define MOI_FORMAT_MXFP4 ((moi_format)MOI_FMT_(MOI_RECIPE_MX32, MOI_E2M1, MOI_BLOCK_VECTOR))
 #define MOI_FORMAT_BLK128_ACT ((moi_format)MOI_FMT_(MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_VECTOR))
@@ -352,7 +353,7 @@ typedef enum moi_order { MOI_K_MAJOR = 0, MOI_MN_MAJOR = 1 } moi_order;
 typedef struct moi_gemm_desc {
     uint32_t size;
     const char *row;
-    moi_format a, b;   /* same recipe; blk128: a and b VECTOR or b SQUARE */
+    moi_format a, b;   /* same recipe; blk128: a and b VECTOR or b SQUARE.  Or a plain and b any format: weights alone in 8 bits */
     moi_order a_order, b_order;
     moi_dtype out;     /* F32 or BF16 */
     bool accumulate;   /* D += instead of D =; needs out F32 */
@@ -371,10 +372,12 @@ typedef struct moi_gemm_args {
 /* Computes  D[i][j] = (accumulate ? D[i][j] : 0) + sum over l of A[i][l] * B[j][l], A and B the dequantised operands.
  * Shapes    A [m, k] ([k, m] if MN-major), B [n, k] ([k, n] if MN-major), D [m, n]; ld counts the stored rows' stride.
  * Requires  recipe F32: elem F32, BF16: elem BF16; mx32: any two MX elements.  Any n, k; k = 0 gives 0 (or leaves D).
+ *           b of another format than a plain a (mapped weights): data and scales need only their elements' alignment.
  *           Dequantised magnitudes of 2^128 and more count as infinite.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.
  * Promise   P:gemm.bound  |D - exact| <= (k + 4) * 2^-24 * sum |A B| + half a unit of `out`, for the CPU rows; the sum
- *           includes |D| if it is added to, is below 2^128, and no number but 0 in it is below 2^-126.
+ *           includes |D| if it is added to, is below 2^128, and no number but 0 in it is below 2^-126 (2^-100 where a is
+ *           plain and b scaled).
  *           P:gemm.nan  NaN or Inf in row i of A reaches only row i of D. */
 MOI_API moi_status moi_gemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_gemm_desc *desc);
 MOI_API moi_status moi_gemm_run(const moi_plan *plan, const moi_gemm_args *args, void *workspace,
@@ -595,12 +598,16 @@ MOI_API moi_status moi_moe_backward_run(const moi_plan *plan, const moi_moe_args
 typedef struct moi_moe_decode_desc {
     uint32_t size;
     const char *row;
-    moi_format weights;  /* of gate_up and down, row-wise: F32, BF16, mx32 or blk128 of any element */
+    moi_format weights;  /* of gate_up and down, row-wise: F32, BF16, F16, mx32 or blk128 of any element */
     moi_dtype x;         /* BF16 or F32: the activations; they are never quantised */
     moi_dtype out;       /* F32 or BF16 */
     int64_t max_tokens, hidden, width, experts, top_k;
 } moi_moe_decode_desc;
 #define MOI_MOE_DECODE_DESC_INIT { .size = sizeof(moi_moe_decode_desc), .x = MOI_BF16, .out = MOI_F32 }
+
+/* The weights of one expert where they lie (in a mapped file, for example): gate and up [f, h], down [h, f]; dense, data and
+ * scales with their elements' alignment. */
+typedef struct moi_expert_operands { moi_operand gate, up, down; } moi_expert_operands;
 
 typedef struct moi_moe_decode_args {
     uint32_t size;
@@ -611,6 +618,7 @@ typedef struct moi_moe_decode_args {
     moi_operand gate_up;    /* [e, 2 f, h], dense, each expert's scales in one run of moi_scale_bytes(2 f, h) */
     moi_operand down;       /* [e, h, f] */
     void *y;                /* [t, h] */
+    const moi_expert_operands *apart; /* [e] instead of gate_up and down, or NULL */
 } moi_moe_decode_args;
 
 /* Computes  u[t][s][i] = silu(gate_e[i] . x[t]) * (up_e[i] . x[t]), rounded to x's type;

@@ -20,6 +20,7 @@ static int formats(moi_format *out)
     int n = 0;
     out[n++] = MOI_FORMAT_F32;
     out[n++] = MOI_FORMAT_BF16;
+    out[n++] = MOI_FORMAT_F16;
     for (int i = 0; i < 6; i++)
         for (int layout = 0; layout < 3; layout++)
             out[n++] = (moi_format){ .recipe = MOI_RECIPE_MX32, .elem = mx[i], .layout = (moi_layout)layout };
@@ -61,7 +62,7 @@ static void make_weights(moit_rng *rng, const moi_format *f, int64_t experts, in
         if (f->elem == MOI_E4M3 && (c[i] & 0x7F) == 0x7F) c[i] ^= 1;
         if (f->elem == MOI_E5M2 && (c[i] & 0x7F) >= 0x7C) c[i] ^= 0x40;
     }
-    if (f->elem == MOI_F32 || f->elem == MOI_BF16)
+    if (f->elem == MOI_F32 || f->elem == MOI_BF16 || f->elem == MOI_F16)
         for (int64_t i = 0; i < experts * rows * cols; i++) moi_encode(f->elem, c, i, 0.3f * moit_normal(rng));
     for (int64_t i = 0; f->recipe == MOI_RECIPE_MX32 && i < scale_bytes; i++) s[i] = (unsigned char)(119 + moit_below(rng, 6));
     for (int64_t i = 0; f->recipe == MOI_RECIPE_BLK128 && i < scale_bytes / 4; i++) ((float *)*scales)[i] = 0.02f + 0.05f * (float)moit_uniform(rng);
@@ -334,6 +335,64 @@ static void test_large_x(void **state)
     problem_free(&p);
 }
 
+/* x of any range inside one block of 32: what small and large elements add must both arrive. */
+static void test_wide_x(void **state)
+{
+    (void)state;
+    static const struct { int spread, middle; } ranges[] = { { 8, 0 }, { 16, 3 }, { 20, -5 }, { 40, 0 }, { 10, 70 }, { 10, -70 }, { 0, 0 } };
+    static const moi_dtype elem[] = { MOI_E2M1, MOI_E4M3, MOI_INT8 };
+    for (int i = 0; i < 3 * 7 * 3 * 2; i++) {
+        int range = i % 7, which = i / 7 % 3, kind = i / 21 % 3;
+        moi_format f = { .recipe = MOI_RECIPE_MX32, .elem = elem[which] };
+        problem p = problem_make(f, (shape){ 2, 130 + 64 * kind, 70, 3, 2 }, i / 63 ? MOI_F32 : MOI_BF16, MOI_F32);
+        moit_rng rng = moit_seed("wide x", (uint64_t)i);
+        for (int64_t l = 0; l < 2 * p.d.hidden; l++) {
+            float v = ldexpf(moit_normal(&rng), ranges[range].middle - (int)moit_below(&rng, ranges[range].spread + 1));
+            if (kind == 1 && l % 32 == 7) v = 0.0f;
+            if (kind == 2 && l / 32 % 2) v = 0.0f; /* whole blocks */
+            moi_encode(p.d.x, p.x, l, v);
+        }
+        check(&p);
+        problem_free(&p);
+    }
+}
+
+/* Experts that lie apart, at any address, give the bits of experts in one array. */
+static void test_apart(void **state)
+{
+    (void)state;
+    moi_format f[MAX_FORMATS];
+    int n = formats(f);
+    for (int i = 0; i < n; i++)
+        for (int r = 0; moit_row("moe_decode", r); r++) {
+            if (f[i].layout != MOI_LAYOUT_ROW) continue; /* in the others, gate's scales are no run of their own */
+            problem p = problem_make(f[i], (shape){ 2, 130, 128, 3, 2 }, i & 1 ? MOI_BF16 : MOI_F32, MOI_F32);
+            void *first = moit_alloc(y_bytes(&p)), *again = moit_alloc(y_bytes(&p)), *owned[3][3][2];
+            run_on(contexts[1], moit_row("moe_decode", r), &p, first);
+            moi_expert_operands apart[3] = { { .gate = { 0 } } };
+            int64_t data_step = moi_dtype_bits(f[i].elem) < 16 ? 1 : moi_dtype_bits(f[i].elem) / 8, scale_step = f[i].recipe == MOI_RECIPE_BLK128 ? 4 : 1;
+            for (int e = 0; e < 3; e++)
+                for (int part = 0; part < 3; part++) {
+                    int which = part == 2;
+                    int64_t rows = which ? 130 : 128, cols = which ? 128 : 130, at = which ? e : 2 * e + part;
+                    int64_t bytes = rows * moi_row_bytes(f[i].elem, cols), scale_bytes = moi_scale_bytes(&f[i], rows, cols, 0);
+                    char *data = owned[e][part][0] = exact_alloc(bytes + data_step), *scale = owned[e][part][1] = exact_alloc(scale_bytes + scale_step);
+                    memcpy(data + data_step, (char *)p.codes[which] + at * bytes, (size_t)bytes);
+                    if (scale_bytes) memcpy(scale + scale_step, (char *)p.scales[which] + at * scale_bytes, (size_t)scale_bytes);
+                    moi_operand *o = part == 0 ? &apart[e].gate : part == 1 ? &apart[e].up : &apart[e].down;
+                    *o = (moi_operand){ data + data_step, scale + scale_step, 0 };
+                }
+            problem q = p;
+            q.a.apart = apart;
+            q.a.gate_up = q.a.down = (moi_operand){ NULL, NULL, 0 };
+            run_on(contexts[1], moit_row("moe_decode", r), &q, again);
+            assert_memory_equal(first, again, (size_t)y_bytes(&p));
+            for (int o = 0; o < 18; o++) free(owned[o / 6][o / 2 % 3][o % 2]);
+            moit_free(first), moit_free(again);
+            problem_free(&p);
+        }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -374,6 +433,12 @@ static void test_refusals(void **state)
     moit_refused(moi_moe_decode_run(plan, &a, ws, bytes, NULL), MOI_ERR_ARG, "down: scale is NULL");
     a = p.a, a.gate_up.ld = 128;
     moit_refused(moi_moe_decode_run(plan, &a, ws, bytes, NULL), MOI_ERR_SHAPE, "must be dense, ld 0 or 64, got 128");
+    moi_expert_operands apart[4] = { { p.a.gate_up, p.a.gate_up, p.a.down }, { p.a.gate_up, p.a.gate_up, p.a.down },
+                                     { p.a.gate_up, p.a.gate_up, p.a.down }, { p.a.gate_up, p.a.gate_up, { NULL, NULL, 0 } } };
+    a = p.a, a.apart = apart;
+    moit_refused(moi_moe_decode_run(plan, &a, ws, bytes, NULL), MOI_ERR_ARG, "apart[3].down: data is NULL");
+    apart[1].up.ld = 65;
+    moit_refused(moi_moe_decode_run(plan, &a, ws, bytes, NULL), MOI_ERR_SHAPE, "apart[1].up: must be dense, ld 0 or 64, got 65");
     p.ids[3] = 4;
     moit_refused(moi_moe_decode_run(plan, &p.a, ws, bytes, NULL), MOI_ERR_ARG, "ids must be -1..3, got 4 for token 1, slot 1");
     p.ids[3] = -2;
@@ -390,7 +455,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
-        cmocka_unit_test(test_special_weights), cmocka_unit_test(test_large_x), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_special_weights), cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }

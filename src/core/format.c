@@ -57,6 +57,11 @@ moi_status moii_format_check(const moi_format *f, const char *where)
     return MOI_OK;
 }
 
+moi_status moii_format_check_weight(const moi_format *f, const char *where)
+{
+    return f->recipe == MOI_RECIPE_BF16 && f->elem == MOI_F16 ? MOI_OK : moii_format_check(f, where);
+}
+
 moi_status moii_format_check_ragged(const moi_format *f, const char *where)
 {
     if (moii_format_plain(f)) return MOI_OK;
@@ -113,18 +118,32 @@ int64_t moi_scale_bytes(const moi_format *f, int64_t rows, int64_t cols, int64_t
 
 bool moii_aligned(const void *p, int64_t to) { return ((uintptr_t)p & (uintptr_t)(to - 1)) == 0; }
 
-moi_status moii_operand_check(const char *where, const moi_format *f, const void *data, const void *scale, int64_t ld,
-                              int64_t rows, int64_t cols)
+/* data and scales aligned to at least these */
+static moi_status check_operand(const char *where, const moi_format *f, const void *data, const void *scale, int64_t ld, int64_t rows,
+                                int64_t cols, int64_t data_align, int64_t scale_align)
 {
     int64_t bits = moii_dtype(f->elem)->bits;
     if (rows == 0 || cols == 0) return MOI_OK;
     MOII_REQUIRE(data, MOI_ERR_ARG, "%s: data is NULL", where);
-    MOII_REQUIRE(moii_aligned(data, MOII_ALIGN), MOI_ERR_ALIGN, "%s: data must be aligned to 16 bytes, got %p", where, data);
+    MOII_REQUIRE(moii_aligned(data, data_align), MOI_ERR_ALIGN, "%s: data must be aligned to %lld bytes, got %p", where, (long long)data_align, data);
     MOII_REQUIRE(ld == 0 || ld >= cols, MOI_ERR_SHAPE, "%s: ld must be 0 or >= %lld, got %lld", where, (long long)cols, (long long)ld);
     MOII_REQUIRE(ld * bits % 8 == 0, MOI_ERR_ALIGN, "%s: ld must fill whole bytes, got %lld elements of %lld bits", where,
                  (long long)ld, (long long)bits);
     if (moii_format_plain(f)) return MOI_OK;
     MOII_REQUIRE(scale, MOI_ERR_ARG, "%s: scale is NULL; recipe %s has scales", where, moi_recipe_name(f->recipe));
-    MOII_REQUIRE(moii_aligned(scale, MOII_ALIGN), MOI_ERR_ALIGN, "%s: scale must be aligned to 16 bytes, got %p", where, scale);
+    MOII_REQUIRE(moii_aligned(scale, scale_align), MOI_ERR_ALIGN, "%s: scale must be aligned to %lld bytes, got %p", where, (long long)scale_align, scale);
     return MOI_OK;
+}
+
+moi_status moii_operand_check(const char *where, const moi_format *f, const void *data, const void *scale, int64_t ld,
+                              int64_t rows, int64_t cols)
+{
+    return check_operand(where, f, data, scale, ld, rows, cols, MOII_ALIGN, MOII_ALIGN);
+}
+
+moi_status moii_weight_check(const char *where, const moi_format *f, const void *data, const void *scale, int64_t ld,
+                             int64_t rows, int64_t cols)
+{
+    int64_t data_align = moii_max(moii_dtype(f->elem)->bits / 8, 1), scale_align = moii_max(moii_dtype(moii_format_scale(f))->bits / 8, 1);
+    return check_operand(where, f, data, scale, ld, rows, cols, data_align, scale_align);
 }

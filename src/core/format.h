@@ -18,6 +18,8 @@ int64_t moii_mul(int64_t a, int64_t b);
 
 /* Refuses a format that contradicts itself; `where` begins the message ("gemm plan: a"). */
 moi_status moii_format_check(const moi_format *format, const char *where);
+/* The same for weights beside plain activations, which may be F16 too. */
+moi_status moii_format_check_weight(const moi_format *format, const char *where);
 /* Refuses a format whose blocks cannot restart at the boundaries of ragged groups. */
 moi_status moii_format_check_ragged(const moi_format *format, const char *where);
 /* E8M0 for mx32, F32 for blk128; 0 for plain formats. */
@@ -32,6 +34,9 @@ int64_t moii_scale_rows(const moi_format *format, int64_t rows);
 /* Checks one operand of a run.  rows x cols as stored, `groups` as moi_scale_blocks; data may be NULL if it is empty. */
 moi_status moii_operand_check(const char *where, const moi_format *format, const void *data, const void *scale, int64_t ld,
                               int64_t rows, int64_t cols);
+/* The same for weights that lie wherever a file has them: only their elements' alignment is asked for. */
+moi_status moii_weight_check(const char *where, const moi_format *format, const void *data, const void *scale, int64_t ld,
+                             int64_t rows, int64_t cols);
 /* The leading dimension in bytes, 0 meaning dense. */
 static inline int64_t moii_ld_bytes(const moi_format *format, int64_t ld, int64_t cols)
 {

@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include "dtype.h"
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 static void dequant_plain(moi_dtype elem, const void *row, int64_t first, int64_t count, float *out)
 {
@@ -17,6 +20,13 @@ static void dequant_plain(moi_dtype elem, const void *row, int64_t first, int64_
     } else if (elem == MOI_BF16) {
         const uint16_t *in = (const uint16_t *)row + first;
         for (int64_t i = 0; i < count; i++) out[i] = moii_bf16_decode(in[i]);
+    } else if (elem == MOI_F16) {
+        const uint16_t *in = (const uint16_t *)row + first;
+        int64_t i = 0;
+#ifdef __F16C__
+        for (; i + 8 <= count; i += 8) _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + i))));
+#endif
+        for (; i < count; i++) out[i] = moii_f16_decode(in[i]);
     } else {
         for (int64_t i = 0; i < count; i++) out[i] = moi_decode(elem, row, first + i);
     }
@@ -42,8 +52,6 @@ static void dequant_each(moi_dtype elem, const void *row, int64_t first, int64_t
 }
 
 #ifdef __AVX2__
-#include <immintrin.h>
-
 /* Each small float is brought to FP16, whose exponent is wide enough for all of them, at the top bits of a 16-bit lane; the
  * difference of the biases is made good by an exact factor afterwards.  A loader reads 16 codes and not a byte more. */
 

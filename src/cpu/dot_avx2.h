@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * dot_avx2.h: dot.h's kernels for AVX2 and FMA.
+ * dot_avx2.h: dot.h's kernels for AVX2, FMA and F16C.
  *
  * 8-bit floats need no conversion instruction: shifting sign, exponent and mantissa to their places in FP32 gives the value
- * times 2^-120 (E4M3) or 2^-112 (E5M2), subnormals included.  A 16-bit arithmetic shift does so for the odd bytes, another
- * for the even ones; masks and 32-bit shifts then part them: 9 instructions for 32 weights.  x is multiplied by 2^96 so that
+ * times 2^-120 (E4M3) or 2^-112 (E5M2), subnormals included.  A 16-bit arithmetic shift does so for the odd bytes, a
+ * multiplication for the even ones (another pipe of the machine); masks and 32-bit shifts then part them: 8 instructions for
+ * 32 weights.  x is multiplied by 2^96 so that
  * the small values do not fall out of FP32; the rest of the power comes back at the end of the row.  Subnormal codes are
  * subnormal numbers here and cost a few cycles; in blocks scaled by their maximum they are one in thousands. */
 #ifndef MOII_DOT_AVX2_H
@@ -49,13 +50,19 @@ DOT_INLINE __m256 part_bf16(const unsigned char *w, int k, __m256i *most)
     return dot_half(dot_load(w + (k & 2) * 16), k, 0, DOT_UPPER);
 }
 
+DOT_INLINE __m256 part_f16(const unsigned char *w, int k, __m256i *most)
+{
+    (void)most;
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(w + 16 * k)));
+}
+
 /* Even bytes for k = 0, 1, odd ones for 2, 3; the mask keeps sign, exponent and mantissa in their places. */
 DOT_INLINE __m256 dot_float8(const unsigned char *w, int k, __m256i *most, int shift, int mask)
 {
     __m256i v = dot_load(w);
     if (k == 0) *most = _mm256_max_epu8(*most, _mm256_add_epi8(v, v));
-    if (k < 2) v = _mm256_slli_epi16(v, 8);
-    return dot_half(_mm256_srai_epi16(v, shift), k, mask, mask);
+    v = k < 2 ? _mm256_maddubs_epi16(_mm256_set1_epi16((short)(256 >> shift)), v) : _mm256_srai_epi16(v, shift);
+    return dot_half(v, k, mask, mask);
 }
 DOT_INLINE __m256 part_e4m3(const unsigned char *w, int k, __m256i *most) { return dot_float8(w, k, most, 4, (int)0x87F00000u); }
 DOT_INLINE __m256 part_e5m2(const unsigned char *w, int k, __m256i *most) { return dot_float8(w, k, most, 3, (int)0x8FE00000u); }
@@ -120,66 +127,51 @@ DOT_INLINE float dot_lanes(__m256 v)
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
 
-/* Some row has a code from `limit` up (magnitude bits): its sum becomes NaN. */
-static inline void dot_mark(const moii_dot *d, unsigned int limit, float *out)
+/* Has the row a code from `limit` up (magnitude bits)? */
+static inline bool dot_strange(const moii_dot *d, unsigned int limit)
 {
-    for (int r = 0; r < MOII_DOT_ROWS; r++)
-        for (int64_t i = 0; i < d->row_bytes; i++)
-            if ((d->w[r][i] & 0x7Fu) >= limit) out[r] = moii_float_of(0x7FC00000u);
+    for (int64_t i = 0; i < d->row_bytes; i++)
+        if ((d->w[i] & 0x7Fu) >= limit) return true;
+    return false;
 }
 
-/* A block of each of four rows.  The rows take turns: each one's additions wait for each other, the others fill the gaps.  Sums
- * are named one by one so that they stay in registers. */
-#define DOT_TURN(d, b, k, add)                                                           \
-    do {                                                                                 \
-        __m256 x_ = _mm256_loadu_ps((d)->x + (b) * MOII_DOT_BLOCK + 8 * (k));            \
-        p0 = add(part((d)->w[0] + (b) * bytes, k, &most), x_, p0);                       \
-        p1 = add(part((d)->w[1] + (b) * bytes, k, &most), x_, p1);                       \
-        p2 = add(part((d)->w[2] + (b) * bytes, k, &most), x_, p2);                       \
-        p3 = add(part((d)->w[3] + (b) * bytes, k, &most), x_, p3);                       \
-    } while (0)
-#define DOT_FIRST(v, x, p) _mm256_mul_ps(v, x)
-#define DOT_SCALE(d, b, r) \
-    sum##r = scaled ? _mm256_fmadd_ps(p##r, _mm256_broadcast_ss((d)->scale + r * (d)->scale_stride + (b)), sum##r) : _mm256_add_ps(p##r, sum##r)
-#define DOT_BLOCK(d, b)                                                                  \
-    do {                                                                                 \
-        __m256 p0, p1, p2, p3;                                                           \
-        DOT_TURN(d, b, 0, DOT_FIRST);                                                    \
-        DOT_TURN(d, b, 1, _mm256_fmadd_ps);                                              \
-        DOT_TURN(d, b, 2, _mm256_fmadd_ps);                                              \
-        DOT_TURN(d, b, 3, _mm256_fmadd_ps);                                              \
-        DOT_SCALE(d, b, 0);                                                              \
-        DOT_SCALE(d, b, 1);                                                              \
-        DOT_SCALE(d, b, 2);                                                              \
-        DOT_SCALE(d, b, 3);                                                              \
-    } while (0)
+/* block b, unscaled */
+#define DOT_BLOCK(w, x, b) dot_block((w) + (b) * bytes, (x) + (b) * MOII_DOT_BLOCK, part, &most)
+DOT_INLINE __m256 dot_block(const unsigned char *w, const float *x, dot_part part, __m256i *most)
+{
+    __m256 p = _mm256_mul_ps(part(w, 0, most), _mm256_load_ps(x));
+    p = _mm256_fmadd_ps(part(w, 1, most), _mm256_load_ps(x + 8), p);
+    p = _mm256_fmadd_ps(part(w, 2, most), _mm256_load_ps(x + 16), p);
+    return _mm256_fmadd_ps(part(w, 3, most), _mm256_load_ps(x + 24), p);
+}
+/* the sum over a row that takes in block b */
+#define DOT_TAKE(sum, p, s, b) (scaled ? _mm256_fmadd_ps(p, _mm256_broadcast_ss((s) + (b)), sum) : _mm256_add_ps(sum, p))
 
-DOT_INLINE void dot_rows(const moii_dot *d, float *out, dot_part part, int bytes, bool scaled, float factor, unsigned int limit)
+DOT_INLINE float dot_row(const moii_dot *d, dot_part part, int bytes, bool scaled, float factor, unsigned int limit)
 {
     __m256 sum0 = _mm256_setzero_ps(), sum1 = sum0, sum2 = sum0, sum3 = sum0;
     __m256i most = _mm256_setzero_si256();
-    int64_t blocks = d->cols / MOII_DOT_BLOCK;
-    for (int64_t b = 0; b < blocks; b++) {
-        for (int r = 0; r < MOII_DOT_ROWS; r++)
-            for (int i = 0; i < bytes; i += 64) _mm_prefetch((const char *)d->w[r] + b * bytes + d->ahead + i, _MM_HINT_T0);
-        DOT_BLOCK(d, b);
+    const unsigned char *w = d->w;
+    const float *x = d->x;
+    int64_t blocks = d->cols / MOII_DOT_BLOCK, b = 0;
+    for (; b + 4 <= blocks; b += 4) {
+        for (int i = 0; i < 4 * bytes; i += 64) _mm_prefetch((const char *)w + b * bytes + MOII_DOT_AHEAD + i, _MM_HINT_T0);
+        sum0 = DOT_TAKE(sum0, DOT_BLOCK(w, x, b), d->scale, b);
+        sum1 = DOT_TAKE(sum1, DOT_BLOCK(w, x, b + 1), d->scale, b + 1);
+        sum2 = DOT_TAKE(sum2, DOT_BLOCK(w, x, b + 2), d->scale, b + 2);
+        sum3 = DOT_TAKE(sum3, DOT_BLOCK(w, x, b + 3), d->scale, b + 3);
     }
+    for (; b < blocks; b++) sum0 = DOT_TAKE(sum0, DOT_BLOCK(w, x, b), d->scale, b);
     if (d->cols % MOII_DOT_BLOCK) {
-        unsigned char tail[MOII_DOT_ROWS][4 * MOII_DOT_BLOCK] = { { 0 } };
-        moii_dot last = *d;
-        last.x += blocks * MOII_DOT_BLOCK;
-        last.scale += scaled ? blocks : 0;
-        for (int r = 0; r < MOII_DOT_ROWS; r++)
-            last.w[r] = memcpy(tail[r], d->w[r] + blocks * bytes, (size_t)(d->row_bytes - blocks * bytes));
-        DOT_BLOCK(&last, 0);
+        unsigned char tail[4 * MOII_DOT_BLOCK] = { 0 };
+        memcpy(tail, w + blocks * bytes, (size_t)(d->row_bytes - blocks * bytes));
+        sum0 = DOT_TAKE(sum0, DOT_BLOCK(tail, x + blocks * MOII_DOT_BLOCK, 0), d->scale, blocks);
     }
-    out[0] = dot_lanes(sum0) * factor;
-    out[1] = dot_lanes(sum1) * factor;
-    out[2] = dot_lanes(sum2) * factor;
-    out[3] = dot_lanes(sum3) * factor;
-    if (!limit) return;
-    __m256i from = _mm256_set1_epi8((char)(2 * limit));
-    if (_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(most, from), most))) dot_mark(d, limit, out);
+    if (limit) {
+        __m256i from = _mm256_set1_epi8((char)(2 * limit));
+        if (_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(most, from), most)) && dot_strange(d, limit)) return moii_float_of(0x7FC00000u);
+    }
+    return dot_lanes(_mm256_add_ps(_mm256_add_ps(sum0, sum1), _mm256_add_ps(sum2, sum3))) * factor;
 }
 
 /* As dot_scales, eight at a time. */
@@ -196,13 +188,14 @@ static void dot_scales_avx2(const unsigned char *code, float *scale, int64_t n)
     dot_scales(code + i, scale + i, n - i);
 }
 
-static void dot_f32(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_f32, 128, false, 1.0f, 0); }
-static void dot_bf16_(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_bf16, 64, false, 1.0f, 0); }
-static void dot_e4m3(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_e4m3, 32, true, 0x1p24f, 0x7F); }
-static void dot_e5m2(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_e5m2, 32, true, 0x1p16f, 0x7C); }
-static void dot_e2m1(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_e2m1, 16, true, 1.0f, 0); }
-static void dot_e3m2(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_e3m2, 24, true, 1.0f, 0); }
-static void dot_e2m3(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_e2m3, 24, true, 1.0f, 0); }
-static void dot_int8_(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_rows(d, out, part_int8, 32, true, 0x1p-6f, 0); }
+static float dot_f32(const moii_dot *d) { return dot_row(d, part_f32, 128, false, 1.0f, 0); }
+static float dot_f16(const moii_dot *d) { return dot_row(d, part_f16, 64, false, 1.0f, 0); }
+static float dot_bf16_(const moii_dot *d) { return dot_row(d, part_bf16, 64, false, 1.0f, 0); }
+static float dot_e4m3(const moii_dot *d) { return dot_row(d, part_e4m3, 32, true, 0x1p24f, 0x7F); }
+static float dot_e5m2(const moii_dot *d) { return dot_row(d, part_e5m2, 32, true, 0x1p16f, 0x7C); }
+static float dot_e2m1_floats(const moii_dot *d) { return dot_row(d, part_e2m1, 16, true, 1.0f, 0); }
+static float dot_e3m2(const moii_dot *d) { return dot_row(d, part_e3m2, 24, true, 1.0f, 0); }
+static float dot_e2m3(const moii_dot *d) { return dot_row(d, part_e2m3, 24, true, 1.0f, 0); }
+static float dot_int8_(const moii_dot *d) { return dot_row(d, part_int8, 32, true, 0x1p-6f, 0); }
 
 #endif

@@ -44,6 +44,10 @@ static inline bool dot_decode(moi_dtype elem, const unsigned char *w, float *v)
         memcpy(half, w, sizeof half);
         for (int i = 0; i < MOII_DOT_BLOCK; i++) v[i] = moii_bf16_decode(half[i]);
         return false;
+    case MOI_F16:
+        memcpy(half, w, sizeof half);
+        for (int i = 0; i < MOII_DOT_BLOCK; i++) v[i] = moii_f16_decode(half[i]);
+        return false;
     case MOI_E4M3: dot_floats(w, 8, 3, 0x1p120f, v); break;
     case MOI_E5M2: dot_floats(w, 8, 2, 0x1p112f, v); break;
     case MOI_E3M2: dot_unpack(w, 6, code), dot_floats(code, 6, 2, 0x1p124f, v); return false;
@@ -63,31 +67,30 @@ static inline void dot_add(float *restrict lane, const float *restrict v, const 
     for (int i = 0; i < 8; i++) lane[i] += (v[i] * x[i] + v[i + 8] * x[i + 8] + v[i + 16] * x[i + 16] + v[i + 24] * x[i + 24]) * scale;
 }
 
-static inline __attribute__((always_inline)) void dot_plain_c(moi_dtype elem, int bits, const moii_dot *d, float *out)
+static inline __attribute__((always_inline)) float dot_plain_c(moi_dtype elem, int bits, const moii_dot *d)
 {
     int64_t blocks = d->cols / MOII_DOT_BLOCK, bytes = bits * MOII_DOT_BLOCK / 8;
-    for (int r = 0; r < MOII_DOT_ROWS; r++) {
-        float lane[8] = { 0 }, v[MOII_DOT_BLOCK];
-        const float *scale = bits < 16 ? d->scale + r * d->scale_stride : NULL;
-        bool strange = false;
-        for (int64_t b = 0; b < blocks; b++) {
-            strange |= dot_decode(elem, d->w[r] + b * bytes, v);
-            dot_add(lane, v, d->x + b * MOII_DOT_BLOCK, scale ? scale[b] : 1.0f);
-        }
-        if (d->cols % MOII_DOT_BLOCK) {
-            unsigned char tail[4 * MOII_DOT_BLOCK] = { 0 };
-            memcpy(tail, d->w[r] + blocks * bytes, (size_t)(d->row_bytes - blocks * bytes));
-            strange |= dot_decode(elem, tail, v);
-            dot_add(lane, v, d->x + blocks * MOII_DOT_BLOCK, scale ? scale[blocks] : 1.0f);
-        }
-        out[r] = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-        if (strange) out[r] = moii_float_of(0x7FC00000u);
+    float lane[8] = { 0 }, v[MOII_DOT_BLOCK];
+    const float *x = d->x;
+    bool strange = false;
+    for (int64_t b = 0; b < blocks; b++) {
+        strange |= dot_decode(elem, d->w + b * bytes, v);
+        dot_add(lane, v, x + b * MOII_DOT_BLOCK, bits < 16 ? d->scale[b] : 1.0f);
     }
+    if (d->cols % MOII_DOT_BLOCK) {
+        unsigned char tail[4 * MOII_DOT_BLOCK] = { 0 };
+        memcpy(tail, d->w + blocks * bytes, (size_t)(d->row_bytes - blocks * bytes));
+        strange |= dot_decode(elem, tail, v);
+        dot_add(lane, v, x + blocks * MOII_DOT_BLOCK, bits < 16 ? d->scale[blocks] : 1.0f);
+    }
+    if (strange) return moii_float_of(0x7FC00000u);
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
 #define MOII_DOT_PLAIN_C(name, elem, bits) \
-    static inline void name(const moii_dot *d, float out[MOII_DOT_ROWS]) { dot_plain_c(elem, bits, d, out); }
+    static inline float name(const moii_dot *d) { return dot_plain_c(elem, bits, d); }
 MOII_DOT_PLAIN_C(dot_c_f32, MOI_F32, 32)
+MOII_DOT_PLAIN_C(dot_c_f16, MOI_F16, 16)
 MOII_DOT_PLAIN_C(dot_c_bf16, MOI_BF16, 16)
 MOII_DOT_PLAIN_C(dot_c_e4m3, MOI_E4M3, 8)
 MOII_DOT_PLAIN_C(dot_c_e5m2, MOI_E5M2, 8)
@@ -95,6 +98,15 @@ MOII_DOT_PLAIN_C(dot_c_e3m2, MOI_E3M2, 6)
 MOII_DOT_PLAIN_C(dot_c_e2m3, MOI_E2M3, 6)
 MOII_DOT_PLAIN_C(dot_c_e2m1, MOI_E2M1, 4)
 MOII_DOT_PLAIN_C(dot_c_int8, MOI_INT8, 8)
+
+/* x in the kernel's order, zeros behind its end */
+static inline void dot_place(const moii_dot_kernel *kernel, const float *x, int64_t cols, void *placed)
+{
+    float *out = (float *)placed;
+    memset(out, 0, (size_t)moii_dot_placed_bytes(kernel, cols));
+    for (int64_t i = 0; i < cols; i++) out[i / MOII_DOT_BLOCK * MOII_DOT_BLOCK + kernel->order[i % MOII_DOT_BLOCK]] = x[i] * kernel->x_factor;
+}
+#define MOII_DOT_FLOATS(run, factor, ...) { run, dot_place, factor, __VA_ARGS__, 0, 4 * MOII_DOT_PAIR }
 
 /* E8M0 codes to FP32; what may make a weight of 2^128 or more, and NaN, becomes Inf: the row is computed strictly */
 static inline void dot_scales(const unsigned char *code, float *scale, int64_t n)

@@ -15,7 +15,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 static moi_status plan_(moi_plan *plan)
 {
     const moi_gemm_desc *d = &plan->desc.gemm;
-    plan->workspace_bytes = moii_tiling_of(&d->a, d->out, d->max_m, d->n, d->k).scratch_bytes * plan->ctx->threads;
+    plan->workspace_bytes = moii_tiling_of(&d->a, &d->b, d->out, d->max_m, d->n, d->k).scratch_bytes * plan->ctx->threads;
     return MOI_OK;
 }
 
@@ -28,7 +28,7 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     int64_t m = args->m, n = d->n, ldd = args->ldd ? args->ldd : n;
     moii_view a = moii_view_of(&d->a, d->a_order, &args->a, m, d->k, 0);
     moii_view b = moii_view_of(&d->b, d->b_order, &args->b, n, d->k, 0);
-    moii_tiling t = moii_tiling_of(&d->a, d->out, d->max_m, n, d->k);
+    moii_tiling t = moii_tiling_of(&d->a, &d->b, d->out, d->max_m, n, d->k);
     moii_cut cut = moii_cut_of(&t, m, n, plan->ctx->threads);
 #pragma omp parallel num_threads(plan->ctx->threads)
     {

@@ -17,7 +17,7 @@ static bool by_rows(const moi_ggemm_desc *d) { return d->grouping == MOI_GROUP_M
 
 static moii_tiling tiling_of(const moi_ggemm_desc *d)
 {
-    return moii_tiling_of(&d->a, d->out, by_rows(d) ? d->max_rows : d->m, d->n, by_rows(d) ? d->k : d->max_rows);
+    return moii_tiling_of(&d->a, &d->b, d->out, by_rows(d) ? d->max_rows : d->m, d->n, by_rows(d) ? d->k : d->max_rows);
 }
 
 /* The workspace begins with the number of tiles before each group. */

@@ -25,7 +25,7 @@ typedef struct moii_isa {
     void (*swiglu)(const float *gate, const float *up, float *act, int64_t n);
     void (*swiglu_backward)(const float *gate, const float *up, const float *d_act, float *d_gate, float *d_up, int64_t n);
     /* dot_body.h */
-    moii_dot_kernel dot[MOI_INT8 + 1]; /* by element type; F16 has none */
+    moii_dot_kernel dot[MOI_INT8 + 1]; /* by element type */
     void (*dot_scales)(const unsigned char *code, float *scale, int64_t n);
 } moii_isa;
 

@@ -4,7 +4,7 @@
 
 #if defined(__x86_64__)
 #include "dequant_body.h"
-#include "dot_avx2.h"
+#include "dot_e2m1_avx2.h"
 #include "nn_body.h"
 #include "quantize_body.h"
 #include "swiglu_body.h"
@@ -22,10 +22,15 @@ const moii_isa moii_isa_avx2 = {
     .quant = &moii_quant_loops_here,
     .swiglu = swiglu, .swiglu_backward = swiglu_backward,
     .dot = {
-        [MOI_F32] = { dot_f32, 1.0f, MOII_DOT_IN_ORDER }, [MOI_BF16] = { dot_bf16_, 1.0f, DOT_HALVES_ORDER },
-        [MOI_E4M3] = { dot_e4m3, 0x1p96f, DOT_BYTES_ORDER }, [MOI_E5M2] = { dot_e5m2, 0x1p96f, DOT_BYTES_ORDER },
-        [MOI_E3M2] = { dot_e3m2, 1.0f, DOT_CODES_ORDER }, [MOI_E2M3] = { dot_e2m3, 1.0f, DOT_CODES_ORDER },
-        [MOI_E2M1] = { dot_e2m1, 1.0f, DOT_NIBBLES_ORDER }, [MOI_INT8] = { dot_int8_, 1.0f, MOII_DOT_IN_ORDER },
+        [MOI_F32] = MOII_DOT_FLOATS(dot_f32, 1.0f, MOII_DOT_IN_ORDER),
+        [MOI_F16] = MOII_DOT_FLOATS(dot_f16, 1.0f, MOII_DOT_IN_ORDER),
+        [MOI_BF16] = MOII_DOT_FLOATS(dot_bf16_, 1.0f, DOT_HALVES_ORDER),
+        [MOI_E4M3] = MOII_DOT_FLOATS(dot_e4m3, 0x1p96f, DOT_BYTES_ORDER),
+        [MOI_E5M2] = MOII_DOT_FLOATS(dot_e5m2, 0x1p96f, DOT_BYTES_ORDER),
+        [MOI_E3M2] = MOII_DOT_FLOATS(dot_e3m2, 1.0f, DOT_CODES_ORDER),
+        [MOI_E2M3] = MOII_DOT_FLOATS(dot_e2m3, 1.0f, DOT_CODES_ORDER),
+        [MOI_E2M1] = DOT_E2M1,
+        [MOI_INT8] = MOII_DOT_FLOATS(dot_int8_, 1.0f, MOII_DOT_IN_ORDER),
     },
     .dot_scales = dot_scales_avx2,
 };

@@ -30,8 +30,10 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     const moi_moe_decode_args *a = args_;
     float *x = workspace, *u = x + d->hidden;
     (void)stream;
-    moii_experts gate_up = moii_experts_of(&d->weights, &a->gate_up, 2 * d->width, d->hidden);
-    moii_experts down = moii_experts_of(&d->weights, &a->down, d->hidden, d->width);
+    moii_experts gate_up = a->apart ? moii_experts_apart(&d->weights, a->apart, false, d->width, d->hidden)
+                                    : moii_experts_of(&d->weights, &a->gate_up, 2 * d->width, d->hidden);
+    moii_experts down = a->apart ? moii_experts_apart(&d->weights, a->apart, true, d->hidden, d->width)
+                                 : moii_experts_of(&d->weights, &a->down, d->hidden, d->width);
     for (int64_t t = 0; t < a->tokens; t++) {
         const int32_t *ids = a->ids + t * d->top_k;
         const float *weights = a->weights + t * d->top_k;

@@ -19,12 +19,12 @@ static int64_t panel_bytes(int64_t lines, int64_t depth) /* either order fits: l
     return moii_round_up(moii_max(k_major, mn_major) * 4, MOII_WORKSPACE_ALIGN);
 }
 
-moii_tiling moii_tiling_of(const moi_format *f, moi_dtype out, int64_t m, int64_t n, int64_t k)
+moii_tiling moii_tiling_of(const moi_format *a, const moi_format *b, moi_dtype out, int64_t m, int64_t n, int64_t k)
 {
-    int64_t tile = direct(f) ? DIRECT_TILE : TILE;
+    int64_t tile = direct(a) && direct(b) ? DIRECT_TILE : TILE;
     moii_tiling t = { .m = moii_min(m, tile), .n = moii_min(n, tile), .depth = moii_min(k, PANEL_DEPTH) };
-    t.a_bytes = direct(f) ? panel_bytes(SLIM, t.depth) : panel_bytes(t.m, t.depth);
-    t.b_bytes = direct(f) ? 0 : panel_bytes(t.n, t.depth);
+    t.a_bytes = direct(a) ? panel_bytes(SLIM, t.depth) : panel_bytes(t.m, t.depth);
+    t.b_bytes = direct(b) ? 0 : panel_bytes(t.n, t.depth);
     t.scale_bytes = moii_round_up(PANEL_DEPTH / MOII_MX_BLOCK * 4, MOII_WORKSPACE_ALIGN);
     t.d_bytes = out == MOI_F32 ? 0 : moii_round_up(t.m * t.n * 4, MOII_WORKSPACE_ALIGN);
     t.scratch_bytes = t.a_bytes + t.b_bytes + t.scale_bytes + t.d_bytes;
@@ -112,8 +112,8 @@ void moii_product_tile(const moi_ctx *ctx, const moii_tiling *t, const moii_view
     float *pa = (float *)(void *)s, *pb = (float *)(void *)(s + t->a_bytes);
     float *scales = (float *)(void *)(s + t->a_bytes + t->b_bytes), *sum = (float *)(void *)(s + t->a_bytes + t->b_bytes + t->scale_bytes);
     int64_t m = r.i1 - r.i0, n = r.j1 - r.j0, ld_sum = n;
-    bool few = m <= (direct(a->format) ? SLIM_DIRECT : SLIM) && !b->mn_major && !(a->mn_major && !direct(a->format));
-    int64_t depth = direct(a->format) && !few ? INT32_MAX : PANEL_DEPTH;
+    bool few = m <= (direct(a->format) && direct(b->format) ? SLIM_DIRECT : SLIM) && !b->mn_major && !(a->mn_major && !direct(a->format));
+    int64_t depth = direct(a->format) && direct(b->format) && !few ? INT32_MAX : PANEL_DEPTH;
     if (out == MOI_F32) sum = d, ld_sum = ldd;
     if (r.l0 == r.l1 && !accumulate) clear(sum, m, n, ld_sum);
     for (int64_t l = r.l0; l < r.l1; l += depth) {

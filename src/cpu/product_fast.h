@@ -12,8 +12,8 @@ typedef struct moii_tiling {
     int64_t a_bytes, b_bytes, scale_bytes, d_bytes, scratch_bytes;
 } moii_tiling;
 
-/* For operands of these formats (both of one recipe) and products of at most m x n x k. */
-moii_tiling moii_tiling_of(const moi_format *f, moi_dtype out, int64_t m, int64_t n, int64_t k);
+/* For operands of these formats and products of at most m x n x k. */
+moii_tiling moii_tiling_of(const moi_format *a, const moi_format *b, moi_dtype out, int64_t m, int64_t n, int64_t k);
 
 /* Into how many equal parts a product of m x n is cut along m and n, so that `tasks` threads have about the same to do. */
 typedef struct moii_cut { int64_t m_parts, n_parts; } moii_cut;

@@ -20,8 +20,9 @@ moi_status moii_product_check(const char *where, const moii_product_desc *d)
     snprintf(text, sizeof text, "%s: a", where);
     MOII_TRY(moii_format_check(d->a, text));
     snprintf(text, sizeof text, "%s: b", where);
-    MOII_TRY(moii_format_check(d->b, text));
-    MOII_REQUIRE(d->a->recipe == d->b->recipe, MOI_ERR_ARG, "%s: a and b must have one recipe, got %s and %s", where,
+    bool mixed = d->weights_alone && moii_product_mixed(d->a, d->b);
+    MOII_TRY(mixed ? moii_format_check_weight(d->b, text) : moii_format_check(d->b, text));
+    MOII_REQUIRE(mixed || d->a->recipe == d->b->recipe, MOI_ERR_ARG, "%s: a and b must have one recipe, got %s and %s", where,
                  moi_recipe_name(d->a->recipe), moi_recipe_name(d->b->recipe));
     MOII_REQUIRE(d->a->recipe != MOI_RECIPE_BLK128 || d->a->block == MOI_BLOCK_VECTOR, MOI_ERR_ARG,
                  "%s: a.block must be VECTOR; only b may have squares", where);
@@ -38,11 +39,11 @@ moi_status moi_gemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_gemm_des
     MOII_REQUIRE(out && ctx, MOI_ERR_ARG, "gemm plan: %s is NULL", out ? "ctx" : "out");
     *out = NULL;
     MOII_TRY(moii_take(&d, sizeof d, desc, "gemm plan: desc"));
-    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate };
+    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate, true };
     MOII_TRY(moii_product_check("gemm plan", &p));
     MOII_REQUIRE(d.max_m >= 0 && d.n >= 0 && d.k >= 0, MOI_ERR_SHAPE, "gemm plan: max_m, n and k must be >= 0, got %lld, %lld, %lld",
                  (long long)d.max_m, (long long)d.n, (long long)d.k);
-    return moii_plan_make(out, ctx, MOII_OP_GEMM, &d, sizeof d, d.row, MOII_RECIPE_BIT(d.a.recipe));
+    return moii_plan_make(out, ctx, MOII_OP_GEMM, &d, sizeof d, d.row, MOII_RECIPE_BIT(d.a.recipe) | MOII_RECIPE_BIT(d.b.recipe));
 }
 
 moi_status moi_gemm_run(const moi_plan *plan, const moi_gemm_args *args, void *workspace, int64_t workspace_bytes, moi_stream stream)
@@ -54,7 +55,8 @@ moi_status moi_gemm_run(const moi_plan *plan, const moi_gemm_args *args, void *w
     MOII_REQUIRE(a.m >= 0 && a.m <= d->max_m, MOI_ERR_SHAPE, "gemm run: m must be 0..%lld, got %lld", (long long)d->max_m, (long long)a.m);
     if (a.m == 0 || d->n == 0) return MOI_OK;
     MOII_TRY(moii_product_operand("gemm run: a", &d->a, d->a_order, &a.a, a.m, d->k));
-    MOII_TRY(moii_product_operand("gemm run: b", &d->b, d->b_order, &a.b, d->n, d->k));
+    if (moii_product_mixed(&d->a, &d->b)) MOII_TRY(moii_product_weight("gemm run: b", &d->b, d->b_order, &a.b, d->n, d->k));
+    else MOII_TRY(moii_product_operand("gemm run: b", &d->b, d->b_order, &a.b, d->n, d->k));
     moi_format plain = moii_plain_format(d->out);
     MOII_TRY(moii_operand_check("gemm run: d", &plain, a.d, NULL, a.ldd, a.m, d->n));
     if (d->k == 0 && d->accumulate) return MOI_OK;

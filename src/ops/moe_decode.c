@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
 #include "ctx.h"
 #include "format.h"
 #include "status.h"
@@ -16,7 +18,7 @@ static moi_status check_size(const moi_moe_decode_desc *d, const char *what, int
 
 static moi_status check_desc(const moi_moe_decode_desc *d)
 {
-    MOII_TRY(moii_format_check(&d->weights, "moe_decode plan: weights"));
+    MOII_TRY(moii_format_check_weight(&d->weights, "moe_decode plan: weights"));
     MOII_REQUIRE(d->x == MOI_F32 || d->x == MOI_BF16, MOI_ERR_ARG, "moe_decode plan: x must be f32 or bf16, got %s", moi_dtype_name(d->x));
     MOII_REQUIRE(d->out == MOI_F32 || d->out == MOI_BF16, MOI_ERR_ARG, "moe_decode plan: out must be f32 or bf16, got %s", moi_dtype_name(d->out));
     MOII_REQUIRE(d->max_tokens >= 0, MOI_ERR_SHAPE, "moe_decode plan: max_tokens must be >= 0, got %lld", (ll)d->max_tokens);
@@ -56,13 +58,35 @@ static moi_status check_weights(const char *where, const moi_format *f, const mo
     return moii_operand_check(where, f, w->data, w->scale, 0, rows, cols);
 }
 
+static moi_status check_apart(const moi_moe_decode_desc *d, const moi_expert_operands *apart)
+{
+    for (int64_t e = 0; e < d->experts; e++) {
+        const struct { const char *name; const moi_operand *w; int64_t rows, cols; } parts[] = {
+            { "gate", &apart[e].gate, d->width, d->hidden }, { "up", &apart[e].up, d->width, d->hidden }, { "down", &apart[e].down, d->hidden, d->width },
+        };
+        for (int i = 0; i < 3; i++) {
+            char where[64];
+            snprintf(where, sizeof where, "moe_decode run: apart[%lld].%s", (ll)e, parts[i].name);
+            const moi_operand *w = parts[i].w;
+            MOII_REQUIRE(w->ld == 0 || w->ld == parts[i].cols, MOI_ERR_SHAPE, "%s: must be dense, ld 0 or %lld, got %lld", where, (ll)parts[i].cols, (ll)w->ld);
+            MOII_TRY(moii_weight_check(where, &d->weights, w->data, w->scale, 0, parts[i].rows, parts[i].cols));
+        }
+    }
+    return MOI_OK;
+}
+
 static moi_status check_args(const moi_plan *plan, const moi_moe_decode_args *a)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     MOII_TRY(check_plain("moe_decode run: x", d->x, a->x, a->tokens, d->hidden));
     MOII_TRY(check_plain("moe_decode run: y", d->out, a->y, a->tokens, d->hidden));
-    MOII_TRY(check_weights("moe_decode run: gate_up", &d->weights, &a->gate_up, 2 * d->width, d->hidden));
-    MOII_TRY(check_weights("moe_decode run: down", &d->weights, &a->down, d->hidden, d->width));
+    if (a->apart) {
+        MOII_REQUIRE(plan->ctx->backend->id == MOI_BACKEND_CPU, MOI_ERR_UNSUPPORTED, "moe_decode run: apart is for the cpu back end");
+        MOII_TRY(check_apart(d, a->apart));
+    } else {
+        MOII_TRY(check_weights("moe_decode run: gate_up", &d->weights, &a->gate_up, 2 * d->width, d->hidden));
+        MOII_TRY(check_weights("moe_decode run: down", &d->weights, &a->down, d->hidden, d->width));
+    }
     MOII_TRY(check_plain("moe_decode run: ids", MOI_F32, a->ids, a->tokens, d->top_k));
     MOII_TRY(check_plain("moe_decode run: weights", MOI_F32, a->weights, a->tokens, d->top_k));
     if (plan->ctx->backend->id != MOI_BACKEND_CPU) return MOI_OK; /* ids are in device memory */

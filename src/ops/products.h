@@ -12,7 +12,14 @@ typedef struct moii_product_desc {
     moi_order a_order, b_order;
     moi_dtype out;
     bool accumulate;
+    bool weights_alone; /* a may be plain where b is of any format */
 } moii_product_desc;
+
+/* a plain, b of another format: weights alone are quantised */
+static inline bool moii_product_mixed(const moi_format *a, const moi_format *b)
+{
+    return moii_format_plain(a) && (b->recipe != a->recipe || b->elem != a->elem);
+}
 
 moi_status moii_product_check(const char *where, const moii_product_desc *desc);
 
@@ -27,6 +34,14 @@ static inline moi_status moii_product_operand(const char *where, const moi_forma
 {
     bool turned = order == MOI_MN_MAJOR;
     return moii_operand_check(where, f, o->data, o->scale, o->ld, turned ? depth : rows, turned ? rows : depth);
+}
+
+/* The same for a weight that lies where a file has it. */
+static inline moi_status moii_product_weight(const char *where, const moi_format *f, moi_order order, const moi_operand *o,
+                                             int64_t rows, int64_t depth)
+{
+    bool turned = order == MOI_MN_MAJOR;
+    return moii_weight_check(where, f, o->data, o->scale, o->ld, turned ? depth : rows, turned ? rows : depth);
 }
 
 #endif
