@@ -372,7 +372,7 @@ typedef struct moi_gemm_args {
 /* Computes  D[i][j] = (accumulate ? D[i][j] : 0) + sum over l of A[i][l] * B[j][l], A and B the dequantised operands.
  * Shapes    A [m, k] ([k, m] if MN-major), B [n, k] ([k, n] if MN-major), D [m, n]; ld counts the stored rows' stride.
  * Requires  recipe F32: elem F32, BF16: elem BF16; mx32: any two MX elements.  Any n, k; k = 0 gives 0 (or leaves D).
- *           b of another format than a plain a (mapped weights): data and scales need only their elements' alignment.
+ *           b beside a plain a (mapped weights): data and scales need only their elements' alignment.
  *           Dequantised magnitudes of 2^128 and more count as infinite.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.
  * Promise   P:gemm.bound  |D - exact| <= (k + 4) * 2^-24 * sum |A B| + half a unit of `out`, for the CPU rows; the sum

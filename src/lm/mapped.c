@@ -42,6 +42,7 @@ static void unplan(moii_exec *x)
     for (int i = 0; p->products && i < x->lm->mapped->shape_count; i++) moii_matmul_free(&p->products[i]);
     moi_plan *plans[] = { p->to_x_h, p->to_x_q, p->swiglu[0], p->swiglu[1], p->route, p->permute, p->combine };
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) moi_plan_free(plans[i]);
+    for (int i = 0; i < MOII_FEW_KINDS; i++) moi_plan_free(p->few[i]);
     free(p->products);
     free(p);
 }

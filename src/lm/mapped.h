@@ -12,10 +12,16 @@ typedef struct moii_expert_views { moii_view gate, up, down; } moii_expert_views
 typedef struct moii_layer_views {
     moii_view q, k, v, o, router; /* router: sparse layers only */
     moii_expert_views *experts;   /* one for a dense layer */
+    moi_expert_operands *apart;   /* the same for moi_moe_decode; NULL where not all have one format */
+    int few;                      /* which of the model's distinct plans of it */
 } moii_layer_views;
 
 /* A kind of product: what a plan must know.  Views with the same one share plans. */
 typedef struct moii_shape { moi_dtype x; moi_format format; int64_t rows, cols; } moii_shape;
+
+/* The same for a layer's experts together.  A folder has one or two; layers beyond the last kind do without. */
+enum { MOII_FEW_KINDS = 8 };
+typedef struct moii_few { moi_format format; bool sparse; } moii_few;
 
 typedef struct moii_mapped {
     char *folder;
@@ -27,6 +33,8 @@ typedef struct moii_mapped {
     int64_t layer_count;
     moii_shape *shapes;
     int shape_count;
+    moii_few few[MOII_FEW_KINDS];
+    int few_count;
     void **copies; /* of tensors that cannot be used where they lie */
     int copy_count;
 } moii_mapped;
@@ -46,6 +54,7 @@ typedef struct moii_mapped_exec {
     moi_plan *to_x_h, *to_x_q;  /* rows of h, of q: FP32 to BF16; NULL in recipe F32 */
     moi_plan *swiglu[2];        /* dense, sparse */
     moi_plan *route, *permute, *combine;
+    moi_plan *few[MOII_FEW_KINDS];          /* moi_moe_decode for up to MOII_FEW tokens */
 } moii_mapped_exec;
 
 moi_status moii_mapped_experts_plan(moii_exec *exec);

@@ -9,13 +9,14 @@
 
 typedef long long ll;
 
+static bool same(const moi_format *a, const moi_format *b) { return a->recipe == b->recipe && a->elem == b->elem && a->block == b->block; }
+
 /* Views that agree in all of this share plans. */
 static moi_status set_shape(moii_mapped *m, moii_view *v, moi_dtype x)
 {
     for (v->shape = 0; v->shape < m->shape_count; v->shape++) {
         const moii_shape *s = &m->shapes[v->shape];
-        const moi_format *a = &s->format, *b = &v->format;
-        if (s->x == x && s->rows == v->rows && s->cols == v->cols && a->recipe == b->recipe && a->elem == b->elem && a->block == b->block) return MOI_OK;
+        if (s->x == x && s->rows == v->rows && s->cols == v->cols && same(&s->format, &v->format)) return MOI_OK;
     }
     moii_shape *more = realloc(m->shapes, (size_t)(m->shape_count + 1) * sizeof *more);
     MOII_REQUIRE(more, MOI_ERR_NOMEM, "moi_lm_open: no memory for a list of shapes");
@@ -72,12 +73,25 @@ static moi_status packed(moi_lm *lm, const char *experts, const moii_layer *y, m
     return MOI_OK;
 }
 
-static moi_status layer(moi_lm *lm, ll l)
+/* Experts that all have one format can run together; which plan they need for that. */
+static moi_status together(moii_mapped *m, const moii_layer *y, moii_layer_views *w)
 {
-    const moii_layer *y = &lm->params.layers[l];
-    moii_layer_views *w = &lm->mapped->layers[l];
+    const moi_format *f = &w->experts[0].gate.format;
+    for (int64_t e = 0; e < y->experts; e++)
+        if (!same(f, &w->experts[e].gate.format) || !same(f, &w->experts[e].up.format) || !same(f, &w->experts[e].down.format)) return MOI_OK;
+    for (w->few = 0; w->few < m->few_count; w->few++)
+        if (m->few[w->few].sparse == y->sparse && same(f, &m->few[w->few].format)) break;
+    if (w->few == MOII_FEW_KINDS) return MOI_OK;
+    if (w->few == m->few_count) m->few[m->few_count++] = (moii_few){ *f, y->sparse };
+    w->apart = calloc((size_t)y->experts, sizeof *w->apart);
+    MOII_REQUIRE(w->apart, MOI_ERR_NOMEM, "moi_lm_open: no memory for %lld experts", (ll)y->experts);
+    for (int64_t e = 0; e < y->experts; e++) w->apart[e] = (moi_expert_operands){ w->experts[e].gate.at, w->experts[e].up.at, w->experts[e].down.at };
+    return MOI_OK;
+}
+
+static moi_status experts(moi_lm *lm, ll l, const moii_layer *y, moii_layer_views *w)
+{
     moii_module mlp, m;
-    MOII_TRY(attention(lm, l, w));
     moii_module_name(&mlp, y->sparse ? "model.layers.%lld.mlp.experts" : "model.layers.%lld.mlp", l);
     w->experts = calloc((size_t)y->experts, sizeof *w->experts);
     MOII_REQUIRE(w->experts, MOI_ERR_NOMEM, "moi_lm_open: no memory for %lld experts", (ll)y->experts);
@@ -88,6 +102,15 @@ static moi_status layer(moi_lm *lm, ll l)
     for (int64_t e = 0; e < y->experts; e++)
         MOII_TRY(expert(lm, moii_module_name(&m, "%s.%lld", mlp.text, (ll)e), y->width, &w->experts[e]));
     return MOI_OK;
+}
+
+static moi_status layer(moi_lm *lm, ll l)
+{
+    const moii_layer *y = &lm->params.layers[l];
+    moii_layer_views *w = &lm->mapped->layers[l];
+    MOII_TRY(attention(lm, l, w));
+    MOII_TRY(experts(lm, l, y, w));
+    return together(lm->mapped, y, w);
 }
 
 /* Norms are small and are used in FP32 whatever the file has: lm->weights holds them, params their places. */

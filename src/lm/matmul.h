@@ -8,12 +8,7 @@
 
 enum { MOII_FEW = 8 }; /* rows of x that count as few */
 
-typedef struct moii_matmul {
-    moi_plan *few, *many;
-    moi_dtype x;
-    moi_format w;
-    int64_t max_m, n, k;
-} moii_matmul;
+typedef struct moii_matmul { moi_plan *few, *many; } moii_matmul;
 
 /* x: F32 or BF16.  y is FP32. */
 moi_status moii_matmul_create(moii_matmul *product, moi_ctx *ctx, moi_dtype x, const moi_format *w, int64_t max_m, int64_t n, int64_t k);

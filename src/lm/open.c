@@ -11,7 +11,7 @@
 void moii_mapped_free(moii_mapped *m)
 {
     if (!m) return;
-    for (int64_t l = 0; l < m->layer_count; l++) free(m->layers[l].experts);
+    for (int64_t l = 0; l < m->layer_count; l++) free(m->layers[l].experts), free(m->layers[l].apart);
     for (int i = 0; i < m->copy_count; i++) free(m->copies[i]);
     free(m->copies);
     free(m->layers);
