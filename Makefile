@@ -39,7 +39,7 @@ BLAS     := $(if $(wildcard $(BLAS_DIR)/libopenblas.so),-L$(BLAS_DIR) -Wl$(comma
 CPPFLAGS += -Iinclude -D_DEFAULT_SOURCE -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64
 STRICT   := -std=c11 -ffp-contract=off -fno-math-errno
 CFLAGS_  := $(STRICT) $(OPT) $(WARN) $(OPENMP) -fPIC -fvisibility=hidden -MMD -MP $(SAN) $(CFLAGS)
-LDLIBS   := $(BLAS) -ljansson -lm -lpthread
+LDLIBS   := $(BLAS) -ljansson -lpcre2-8 -lutf8proc -lm -lpthread
 ISA_avx2 := -mavx2 -mfma -mf16c
 # no value changes without trapping math, but loops with a comparison in them vectorise
 FAST     := -O3 -fno-trapping-math
@@ -125,7 +125,7 @@ $(OUT)/examples/%: examples/%.c $(OUT)/libmoiety.a
 
 # VARIANT=fuzz: the readers of files as libFuzzer programs (tools/fuzz runs them); no row is reached, so neither BLAS nor OpenMP
 $(OUT)/fuzz_%: tests/fuzz/fuzz_%.c $(OUT)/libmoiety.a
-	$(CC) $(CPPFLAGS) -Isrc/core -Isrc/lm $(STRICT) $(OPT) $(WARN) -fsanitize=fuzzer $(SAN) $(filter %.c %.a,$^) -o $@ -ljansson -lm
+	$(CC) $(CPPFLAGS) -Isrc/core -Isrc/lm $(STRICT) $(OPT) $(WARN) -fsanitize=fuzzer $(SAN) $(filter %.c %.a,$^) -o $@ -ljansson -lpcre2-8 -lutf8proc -lm
 .PHONY: fuzz
 fuzz: $(patsubst tests/fuzz/%.c,$(OUT)/%,$(wildcard tests/fuzz/fuzz_*.c))
 

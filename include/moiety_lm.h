@@ -243,20 +243,20 @@ enum {
  *           Nothing is put before or behind them.
  * Memory    writes the first `room` ids (ids may be NULL with room 0); *count is always the number of all.  There are at most
  *           3 ids per byte (one U+FFFD is three bytes).
- * Promise   The ids of the reference, for text of any size.   Time grows as n log n, also for one word.
+ * Promise   P:tok.same.  The ids of the reference, for text of any size.   P:tok.near_linear.  Time grows as n log n, also for one word.
  * Errors    ARG, NOMEM. */
 MOI_API moi_status moi_tokenizer_encode(const moi_tokenizer *tokenizer, const char *text, int64_t bytes, uint32_t flags, int32_t *ids,
                                         int64_t room, int64_t *count);
 /* Computes  the bytes of these tokens, one behind the other, without a NUL.  They need not be UTF-8, as a character may
  *           be spread over several tokens.  An id that is nobody's gives no bytes, as in the reference.
  * Memory    writes the first `room` bytes (text may be NULL with room 0); *bytes is always the number of all.
- * Promise   decode(encode(text)) is text in NFC, with U+FFFD for what was no UTF-8.
+ * Promise   P:tok.back.  decode(encode(text)) is text in NFC, with U+FFFD for what was no UTF-8.
  * Errors    ARG (a negative id). */
 MOI_API moi_status moi_tokenizer_decode(const moi_tokenizer *tokenizer, const int32_t *ids, int64_t count, uint32_t flags, char *text,
                                         int64_t room, int64_t *bytes);
 
 /* Decoding token by token, to print text while it is generated: bytes that only begin a UTF-8 character wait for the rest of
- * it.  What comes out, all together, is what moi_tokenizer_decode gives.  Uses the tokenizer and does not own it. */
+ * it.  What comes out, all together, is what moi_tokenizer_decode gives (P:tok.stream).  Uses the tokenizer and does not own it. */
 typedef struct moi_detokenizer moi_detokenizer;
 MOI_API moi_status moi_detokenizer_create(moi_detokenizer **out, const moi_tokenizer *tokenizer, uint32_t flags);
 MOI_API void moi_detokenizer_free(moi_detokenizer *detokenizer); /* NULL is allowed */
