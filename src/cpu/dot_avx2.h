@@ -178,6 +178,14 @@ DOT_INLINE float dot_row(const moii_dot *d, dot_part part, int bytes, bool scale
 static void dot_scales_avx2(const unsigned char *code, float *scale, int64_t n)
 {
     int64_t i = 0;
+    const __m256i ordinary = _mm256_set1_epi8((char)(126 + MOII_DOT_SCALE_LIMIT - 1));
+    for (; i + 32 <= n; i += 32) { /* no code is 0 or too large: the exponent is all there is to it */
+        __m256i below = _mm256_sub_epi8(dot_load(code + i), _mm256_set1_epi8(1));
+        if (_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(below, ordinary), ordinary)) != -1) break;
+        for (int64_t k = i; k < i + 32; k += 8)
+            _mm256_storeu_si256((__m256i *)(void *)(scale + k),
+                                _mm256_slli_epi32(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(code + k))), 23));
+    }
     for (; i + 8 <= n; i += 8) {
         __m256i c = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(code + i)));
         __m256i bits = _mm256_max_epu32(_mm256_slli_epi32(c, 23), _mm256_set1_epi32(0x400000));

@@ -45,8 +45,10 @@ static inline int64_t moii_dots_scales(int64_t cols)
     return moii_round_up(moii_ceil_div(cols, MOII_DOT_BLOCK), MOII_WORKSPACE_ALIGN / 4);
 }
 
-/* out[i] = one row of one expert . vector first + i.  scales: this thread's room. */
-void moii_dots(const moii_isa *isa, const moii_experts *m, int64_t expert, int64_t row, const moii_vectors *v, int64_t first, int64_t count,
-               float *scales, double *out);
+/* Rows row .. row + rows - 1 of one expert (not over the end of its gate rows). */
+typedef struct moii_rows { int64_t expert, row, rows; } moii_rows;
+/* out[r * count + i] = row r of those . vector first + i.  scales: this thread's room. */
+void moii_dots(const moii_isa *isa, const moii_experts *m, moii_rows rows, const moii_vectors *v, int64_t first, int64_t count, float *scales,
+               double *out);
 
 #endif

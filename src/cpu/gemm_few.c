@@ -5,7 +5,7 @@
 
 #include "dots.h"
 
-enum { FEW = 8 };
+enum { FEW = 8, ROWS = 16 };
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
@@ -60,13 +60,15 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
 #pragma omp parallel num_threads(plan->ctx->threads)
     {
         float *scales = s.scales + omp_get_thread_num() * s.scales_room;
-        double sums[FEW];
+        double sums[ROWS * FEW];
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < m; i++) widen(d, &args->a, m, i, &s.a);
 #pragma omp for schedule(static)
-        for (int64_t j = 0; j < d->n; j++) {
-            moii_dots(isa, &b, 0, j, &s.a, 0, m, scales, sums);
-            for (int64_t i = 0; i < m; i++) put(d, args->d, i * ldd + j, sums[i]);
+        for (int64_t part = 0; part < moii_ceil_div(d->n, ROWS); part++) {
+            int64_t first = part * ROWS, rows = moii_min(ROWS, d->n - first);
+            moii_dots(isa, &b, (moii_rows){ 0, first, rows }, &s.a, 0, m, scales, sums);
+            for (int64_t i = 0; i < m; i++)
+                for (int64_t r = 0; r < rows; r++) put(d, args->d, i * ldd + first + r, sums[r * m + i]);
         }
     }
     return MOI_OK;

@@ -47,11 +47,9 @@ static moi_status plan_fast(moi_plan *plan)
     return MOI_OK;
 }
 
-static double row_dot(const job *j, const moii_experts *m, int64_t at, int64_t row, const moii_vectors *v, int64_t vector)
+static void dots(const job *j, const moii_experts *m, int64_t at, int64_t row, int64_t rows, const moii_vectors *v, int64_t vector, double *out)
 {
-    double out;
-    moii_dots(j->isa, m, j->a->ids[at], row, v, vector, 1, j->scales + omp_get_thread_num() * j->scales_room, &out);
-    return out;
+    moii_dots(j->isa, m, (moii_rows){ j->a->ids[at], row, rows }, v, vector, 1, j->scales + omp_get_thread_num() * j->scales_room, out);
 }
 
 static void widen(const job *j, int64_t t)
@@ -68,12 +66,12 @@ static void pass1(const job *j, int64_t at, int64_t first)
 {
     const moi_moe_decode_desc *d = j->d;
     float *u = moii_vectors_plain(&j->u, at);
-    double gate[NEURONS];
+    double gate[NEURONS], up[NEURONS];
     int64_t count = moii_min(NEURONS, d->width - first), t = at / d->top_k;
-    for (int64_t i = 0; i < count; i++) gate[i] = row_dot(j, &j->gate_up, at, first + i, &j->x, t);
+    dots(j, &j->gate_up, at, first, count, &j->x, t, gate);
+    dots(j, &j->gate_up, at, d->width + first, count, &j->x, t, up);
     for (int64_t i = 0; i < count; i++) {
-        double up = row_dot(j, &j->gate_up, at, d->width + first + i, &j->x, t);
-        float v = (float)(gate[i] / (1.0 + exp(-gate[i])) * up);
+        float v = (float)(gate[i] / (1.0 + exp(-gate[i])) * up[i]);
         u[first + i] = d->x == MOI_BF16 ? moii_bf16_decode(moii_bf16_encode(v)) : v;
     }
 }
@@ -83,10 +81,13 @@ static void pass2(const job *j, int64_t t, int64_t first)
 {
     const moi_moe_decode_desc *d = j->d;
     float y[OUTPUTS] = { 0 };
+    double sums[OUTPUTS];
     int64_t count = moii_min(OUTPUTS, d->hidden - first);
-    for (int64_t at = t * d->top_k; at < (t + 1) * d->top_k; at++)
-        for (int64_t o = 0; j->a->ids[at] >= 0 && o < count; o++)
-            y[o] += (float)((double)j->a->weights[at] * row_dot(j, &j->down, at, first + o, &j->u, at));
+    for (int64_t at = t * d->top_k; at < (t + 1) * d->top_k; at++) {
+        if (j->a->ids[at] < 0) continue;
+        dots(j, &j->down, at, first, count, &j->u, at, sums);
+        for (int64_t o = 0; o < count; o++) y[o] += (float)((double)j->a->weights[at] * sums[o]);
+    }
     for (int64_t o = 0; o < count; o++) {
         int64_t i = t * d->hidden + first + o;
         if (d->out == MOI_F32) ((float *)j->a->y)[i] = y[o];
