@@ -12,19 +12,28 @@
 #include "stop.h"
 #include "tensors.h"
 
-typedef struct report {
+typedef struct summary {
     const char *in, *out, *format, *round;
-    int64_t tensors, quantized, bytes_in, bytes_out;
+    bool folder;
+    moi_convert_report did;
     double seconds;
-} report;
+} summary;
 
 typedef struct watch {
     bool quiet, begun;
     progress line;
     double started;
+    const moi_convert_report *did;
 } watch;
 
 enum { MB = 1000000 };
+
+static void say_kept(const watch *w)
+{
+    if (w->did->files_kept > 0)
+        fprintf(stderr, "moiety quantize: %lld of %lld files are complete from an earlier run and stay\n", (long long)w->did->files_kept,
+                (long long)w->did->files);
+}
 
 static bool on_progress(void *user, const char *tensor, int64_t done, int64_t total)
 {
@@ -32,66 +41,61 @@ static bool on_progress(void *user, const char *tensor, int64_t done, int64_t to
     char name[64];
     if (!w->quiet) {
         double seconds = progress_seconds() - w->started;
-        if (!w->begun) progress_start(&w->line, 0, (total + MB - 1) / MB);
+        int64_t kept = w->did->bytes_kept < done ? w->did->bytes_kept : done;
+        if (!w->begun) {
+            say_kept(w);
+            progress_start(&w->line, (kept + MB - 1) / MB, (total + MB - 1) / MB);
+        }
         w->begun = true;
         progress_show(&w->line, "MB", (done + MB - 1) / MB, tensor_shown(name, sizeof name, tensor),
-                      seconds > 0 ? (double)done / MB / seconds : 0.0, "MB/s");
+                      seconds > 0 ? (double)(done - kept) / MB / seconds : 0.0, "MB/s");
     }
     return !stop_asked();
 }
 
-static int64_t tensors_in(const char *path)
+static void show(const summary *s, bool json)
 {
-    moi_st *file;
-    if (moi_st_open(&file, path)) return 0;
-    int64_t n = moi_st_count(file);
-    moi_st_close(file);
-    return n;
-}
-
-static int64_t bytes_in(const char *path)
-{
-    struct stat s;
-    return stat(path, &s) == 0 ? (int64_t)s.st_size : 0;
-}
-
-static void show(const report *r, bool json)
-{
-    double rate = r->seconds > 0 ? (double)r->bytes_in / MB / r->seconds : 0.0;
-    double ratio = r->bytes_in > 0 ? (double)r->bytes_out / (double)r->bytes_in : 1.0;
+    const moi_convert_report *d = &s->did;
+    double rate = s->seconds > 0 ? (double)(d->bytes_in - d->bytes_kept) / MB / s->seconds : 0.0;
+    double ratio = d->bytes_in > 0 ? (double)d->bytes_out / (double)d->bytes_in : 1.0;
     if (!json) {
-        printf("%s: %lld of %lld tensors as %s; %.1f MB in, %.1f MB out (ratio %.3f), %.2f s, %.0f MB/s\n", r->out, (long long)r->quantized,
-               (long long)r->tensors, r->format, (double)r->bytes_in / MB, (double)r->bytes_out / MB, ratio, r->seconds, rate);
+        /* the packed experts of a folder come out one by one, so there it is no part of the input's tensors */
+        if (s->folder) printf("%s: %lld weights as %s in %lld files (%lld were complete)", s->out, (long long)d->quantized, s->format,
+                              (long long)d->files, (long long)d->files_kept);
+        else printf("%s: %lld of %lld tensors as %s", s->out, (long long)d->quantized, (long long)d->tensors, s->format);
+        printf("; %.1f MB in, %.1f MB out (ratio %.3f), %.2f s, %.0f MB/s\n", (double)d->bytes_in / MB, (double)d->bytes_out / MB, ratio,
+               s->seconds, rate);
         return;
     }
-    json_t *all = json_pack("{s:s*, s:s*, s:s, s:s*, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "in", r->in, "out", r->out, "format", r->format,
-                            "round", r->round, "tensors", (json_int_t)r->tensors, "quantized", (json_int_t)r->quantized, "bytes_in",
-                            (json_int_t)r->bytes_in, "bytes_out", (json_int_t)r->bytes_out, "ratio", ratio, "seconds", r->seconds,
-                            "mb_per_second", rate);
+    json_t *all = json_pack("{s:s*, s:s*, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "in", s->in, "out", s->out, "format", s->format,
+                            "round", s->round, "tensors", (json_int_t)d->tensors, "quantized", (json_int_t)d->quantized, "files",
+                            (json_int_t)d->files, "files_kept", (json_int_t)d->files_kept, "bytes_in", (json_int_t)d->bytes_in, "bytes_out",
+                            (json_int_t)d->bytes_out, "ratio", ratio, "seconds", s->seconds, "mb_per_second", rate);
     json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     printf("\n");
     json_decref(all);
 }
 
-static int quantize(moi_ctx *ctx, report *r, moi_convert_options *options, watch *w, bool json)
+static int quantize(moi_ctx *ctx, summary *s, moi_convert_options *options, watch *w, bool json)
 {
+    struct stat info;
+    s->folder = stat(s->in, &info) == 0 && S_ISDIR(info.st_mode);
+    options->report = &s->did;
+    w->did = &s->did;
     stop_install();
     signal(SIGXFSZ, SIG_IGN); /* a file-size limit shall be an error with a message, not the end of the process */
     w->started = progress_seconds();
-    moi_status status = moi_checkpoint_quantize(ctx, r->in, r->out, options);
-    r->seconds = progress_seconds() - w->started;
+    moi_status status = (s->folder ? moi_folder_quantize : moi_checkpoint_quantize)(ctx, s->in, s->out, options);
+    s->seconds = progress_seconds() - w->started;
     if (w->begun) progress_end(&w->line);
+    else if (!status && !w->quiet) say_kept(w);
     if (status == MOI_ERR_CANCELLED) {
-        fprintf(stderr, "moiety quantize: stopped; %s was not written\n", r->out);
+        fprintf(stderr, s->folder ? "moiety quantize: stopped; the same command goes on with %s\n" : "moiety quantize: stopped; %s was not written\n", s->out);
         return CMD_STOPPED;
     }
     if (status) return cmd_failed("quantize");
-    r->tensors = tensors_in(r->in);
-    r->quantized = tensors_in(r->out) - r->tensors; /* each brought a tensor of scales */
-    r->bytes_in = bytes_in(r->in);
-    r->bytes_out = bytes_in(r->out);
-    if (r->quantized == 0) fprintf(stderr, "moiety quantize: warning: %s has no linear weights to quantise; all was copied\n", r->in);
-    show(r, json);
+    if (s->did.quantized == 0) fprintf(stderr, "moiety quantize: warning: %s has no linear weights to quantise; all was copied\n", s->in);
+    show(s, json);
     return CMD_DONE;
 }
 
@@ -100,10 +104,10 @@ int cmd_quantize(int argc, char **argv)
     bool json = false, quiet = false;
     int64_t threads = 0;
     const char *keep = NULL;
-    report r = { .round = "rceil" };
+    summary r = { .round = "rceil", .did = MOI_CONVERT_REPORT_INIT };
     arg table[] = {
-        { "IN", ARG_TEXT, &r.in, .help = "safetensors file with F32, F16 or BF16 weights", .required = true },
-        { "OUT", ARG_TEXT, &r.out, .help = "file to write; appears complete or not at all", .required = true },
+        { "IN", ARG_TEXT, &r.in, .help = "safetensors file, or folder of a model, with F32, F16 or BF16 weights", .required = true },
+        { "OUT", ARG_TEXT, &r.out, .help = "file to write, complete or not at all; for a folder a folder, which a second run completes", .required = true },
         { "format", ARG_CHOICE, &r.format, TENSOR_FORMATS, "how linear weights are stored", .required = true },
         { "round", ARG_CHOICE, &r.round, "rceil|floor|ceil|even", .help = "which power of two a block of 32 gets (mx formats)" },
         { "keep", ARG_TEXT, &keep, "LIST", .help = "comma-separated parts of names; such tensors are copied unchanged" },
@@ -112,7 +116,8 @@ int cmd_quantize(int argc, char **argv)
         { "quiet", ARG_FLAG, &quiet, .help = "show no progress" },
     };
     args_spec spec = ARGS_SPEC("quantize", "Writes a checkpoint whose linear weights (*_proj.weight and packed experts) are in 8, 6 or 4\n"
-                                           "bits.  Router, norms, embeddings, head and everything else are copied unchanged.\n", table);
+                                           "bits.  Router, norms, embeddings, head and everything else are copied unchanged.  A folder becomes one that\n"
+                                           "loaders of the hub's formats read (mxfp8, mxfp4: compressed-tensors; fp8-block: quant_method fp8).\n", table);
     int verdict = args_parse(&spec, argc, argv);
     if (verdict != ARGS_GO) return verdict;
     if (!strcmp(r.format, "fp8-block")) {

@@ -69,6 +69,15 @@ typedef enum moi_file_format {
 
 typedef bool (*moi_progress_fn)(void *user, const char *tensor, int64_t done_bytes, int64_t total_bytes); /* false stops */
 
+/* What a conversion did; filled in, with what is known, before the first call of `progress` too. */
+typedef struct moi_convert_report {
+    uint32_t size;
+    int64_t tensors, quantized; /* of the input; weights of the output that are quantised (packed experts count one by one) */
+    int64_t files, files_kept;  /* kept: complete from an earlier run */
+    int64_t bytes_in, bytes_out, bytes_kept; /* of the weight files; kept: of the input of files kept */
+} moi_convert_report;
+#define MOI_CONVERT_REPORT_INIT { .size = sizeof(moi_convert_report) }
+
 typedef struct moi_convert_options {
     uint32_t size;
     moi_file_format format;
@@ -76,6 +85,7 @@ typedef struct moi_convert_options {
     const char *keep; /* comma-separated extra substrings of names to leave as they are, or NULL */
     moi_progress_fn progress;
     void *user;
+    moi_convert_report *report; /* or NULL */
 } moi_convert_options;
 #define MOI_CONVERT_OPTIONS_INIT { .size = sizeof(moi_convert_options), .format = MOI_FILE_MXFP8 }
 
@@ -86,6 +96,17 @@ typedef struct moi_convert_options {
  * Errors    IO, FORMAT, SHAPE (a last dimension that is no multiple of 32, for the MX formats), CANCELLED.  OUT appears
  *           complete or not at all. */
 MOI_API moi_status moi_checkpoint_quantize(moi_ctx *ctx, const char *in, const char *out, const moi_convert_options *options);
+
+/* The same for a model folder: model.safetensors, or the shards of model.safetensors.index.json, each to a file of its name.
+ * Weights   packed experts are taken apart ("experts.E.gate_proj.weight" ...); mxfp8 and mxfp4 follow compressed-tensors (formats
+ *           mxfp8-quantized, mxfp4-pack-quantized), fp8-block the convention of quant_method fp8; config.json says so.  mxfp6 is
+ *           refused: no convention has it.  Other files of the folder are copied, but for weights and hidden files.
+ * Unfinished  OUT has no config.json until all else is complete, so it is no model before.  moiety-quantize.json in it records
+ *           settings and input.  Promise P:folder.resume  after a run that ended anyhow, the same call makes the same bytes as
+ *           one without a break, keeping files that are complete.  An OUT of other settings or other input is refused.
+ * Memory    as above, and the headers of all files.
+ * Errors    as above; ARG (OUT is MODEL, lies inside it, or has other files); FORMAT (weights that are quantised already). */
+MOI_API moi_status moi_folder_quantize(moi_ctx *ctx, const char *in, const char *out, const moi_convert_options *options);
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 

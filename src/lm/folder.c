@@ -62,7 +62,7 @@ static moi_status finish(const char *folder, const char *const *names, int count
     return sync_folder(folder);
 }
 
-static moi_status make_folders(const char *folder)
+moi_status moii_folder_make(const char *folder)
 {
     moii_path p;
     MOII_TRY(join(&p, folder, "", ""));
@@ -100,7 +100,7 @@ static moi_status remove_leftovers(const char *folder, const char *const *names,
 moi_status moii_folder_begin(const char *folder, const char *const *names, int count)
 {
     moii_path p;
-    MOII_TRY(make_folders(folder));
+    MOII_TRY(moii_folder_make(folder));
     MOII_TRY(join(&p, folder, marker, ""));
     if (exists(&p)) MOII_TRY(finish(folder, names, count));
     return remove_leftovers(folder, names, count);

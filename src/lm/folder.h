@@ -12,7 +12,9 @@
 enum { MOII_PATH_MAX = 4096 };
 typedef struct moii_path { char text[MOII_PATH_MAX]; } moii_path;
 
-/* Makes the folder (and its parents) if it is missing, finishes a save that counted, removes what others left behind. */
+/* Makes the folder, and those above it, where missing. */
+moi_status moii_folder_make(const char *folder);
+/* The same, and finishes a save that counted, removes what others left behind. */
 moi_status moii_folder_begin(const char *folder, const char *const *names, int count);
 /* Where a save writes this file. */
 moi_status moii_folder_next(moii_path *out, const char *folder, const char *name);

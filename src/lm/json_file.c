@@ -38,28 +38,46 @@ static moi_status read_all(int fd, const char *path, char *text, int64_t bytes)
     return MOI_OK;
 }
 
-static moi_status load_fd(json_t **out, int fd, const char *path, int64_t max_bytes)
+static moi_status text_fd(char **out, int64_t *bytes, int fd, const char *path, int64_t max_bytes)
 {
     struct stat s;
     if (fstat(fd, &s) != 0) return moii_fail_errno(MOI_ERR_IO, "cannot read %s", path);
     MOII_REQUIRE(S_ISREG(s.st_mode), MOI_ERR_IO, "cannot read %s: it is no regular file", path);
     MOII_REQUIRE(s.st_size <= max_bytes, MOI_ERR_FORMAT, "%s: wanted at most %lld bytes of JSON, got %lld", path, (long long)max_bytes,
                  (long long)s.st_size);
-    char *text = malloc((size_t)s.st_size + 1);
-    MOII_REQUIRE(text, MOI_ERR_NOMEM, "cannot read %s: no memory", path);
-    moi_status status = read_all(fd, path, text, s.st_size);
-    if (!status) status = moii_json_parse(out, path, text, s.st_size);
-    free(text);
-    return status;
+    MOII_REQUIRE(*out = malloc((size_t)s.st_size + 1), MOI_ERR_NOMEM, "cannot read %s: no memory", path);
+    *bytes = s.st_size;
+    (*out)[*bytes] = '\0';
+    return read_all(fd, path, *out, *bytes);
 }
 
-moi_status moii_json_load(json_t **out, const char *path, int64_t max_bytes)
+static moi_status load_text(char **out, int64_t *bytes, const char *path, int64_t max_bytes)
 {
     *out = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not make us wait */
     if (fd < 0) return moii_fail_errno(MOI_ERR_IO, "cannot open %s", path);
-    moi_status status = load_fd(out, fd, path, max_bytes);
+    moi_status status = text_fd(out, bytes, fd, path, max_bytes);
     close(fd);
+    if (!status) return MOI_OK;
+    free(*out);
+    *out = NULL;
+    return status;
+}
+
+moi_status moii_text_load(char **out, const char *path, int64_t max_bytes)
+{
+    int64_t bytes;
+    return load_text(out, &bytes, path, max_bytes);
+}
+
+moi_status moii_json_load(json_t **out, const char *path, int64_t max_bytes)
+{
+    char *text;
+    int64_t bytes;
+    *out = NULL;
+    MOII_TRY(load_text(&text, &bytes, path, max_bytes));
+    moi_status status = moii_json_parse(out, path, text, bytes);
+    free(text);
     return status;
 }
 

@@ -10,6 +10,8 @@
 /* Reads an object from a file of at most max_bytes; keys must be unique.  Errors: IO, FORMAT (line and reason), NOMEM.
  * The caller gives it back with json_decref. */
 moi_status moii_json_load(json_t **out, const char *path, int64_t max_bytes);
+/* The text of such a file, ended by a zero, to be freed. */
+moi_status moii_text_load(char **out, const char *path, int64_t max_bytes);
 /* The same from memory; `where` begins messages. */
 moi_status moii_json_parse(json_t **out, const char *where, const void *text, int64_t bytes);
 /* Writes an object, indented, in the order its keys were set.  Errors: IO, NOMEM. */
