@@ -65,13 +65,19 @@ bool buffer_read_file(buffer *b, const char *command, const char *path, int64_t 
     return good;
 }
 
-bool id_list_add(id_list *ids, int32_t id)
+bool id_list_reserve(id_list *ids, int64_t more)
 {
     void *at = ids->at;
     size_t room = (size_t)ids->room;
-    if (!grow(&at, &room, (size_t)ids->n + 1, sizeof *ids->at)) return false;
+    if (!grow(&at, &room, (size_t)(ids->n + more), sizeof *ids->at)) return false;
     ids->at = at;
     ids->room = (int64_t)room;
+    return true;
+}
+
+bool id_list_add(id_list *ids, int32_t id)
+{
+    if (!id_list_reserve(ids, 1)) return false;
     ids->at[ids->n++] = id;
     return true;
 }

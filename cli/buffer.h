@@ -24,6 +24,7 @@ typedef struct id_list {
     int64_t n, room;
 } id_list;
 
+bool id_list_reserve(id_list *ids, int64_t more); /* room for so many behind those there are */
 bool id_list_add(id_list *ids, int32_t id);
 void id_list_free(id_list *ids);
 /* Appends the numbers of a text, separated by commas or white space.  false after a message of `command` that begins with

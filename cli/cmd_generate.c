@@ -119,6 +119,7 @@ int cmd_generate(int argc, char **argv)
         { "ids", ARG_TEXT, &o.ids, "LIST|@FILE", .help = "token ids instead of text, or a file of them, a prompt on each line" },
         { "chat", ARG_FLAG, &o.chat, .help = "a prompt is a user's message; the model answers it" },
         { "system", ARG_TEXT, &o.system, "TEXT", .help = "with --chat: the system message before it" },
+        { "no-thinking", ARG_FLAG, &o.no_thinking, .help = "with --chat: the model answers without thinking first" },
         { "tokens", ARG_INT, &g.tokens, "N", "how many to write at most", .min = 1, .max = 1e9 },
         { "stop", ARG_LIST, &g.stop, "TEXT", .help = "ends there and does not print it; can be given several times" },
         { "ignore-eos", ARG_FLAG, &g.ignore_eos, .help = "goes on behind end tokens" },

@@ -15,6 +15,7 @@ typedef enum text_kind {
 typedef struct folder_text {
     const opened *model;
     text_kind kind;
+    moi_tokenizer *tokenizer;
 } folder_text;
 
 /* false after a message, as with the functions below */
@@ -22,12 +23,16 @@ bool text_open(folder_text *t, const opened *model);
 void text_close(folder_text *t);
 /* Whether text can be read; the message says that --ids can. */
 bool text_needed(const folder_text *t);
-/* Appends the ids of a text; `where` is what a message calls it: "--prompt", a file's name. */
-bool text_encode(const folder_text *t, const char *where, const char *bytes, size_t n, id_list *ids);
-/* The ids of a user's message in the folder's chat template; system: NULL or the first message. */
-bool text_chat(const folder_text *t, const char *system, const char *user, id_list *ids);
+/* Appends the ids of a text. */
+bool text_encode(const folder_text *t, const char *bytes, size_t n, id_list *ids);
+/* The ids of a user's message in the folder's chat template; system: NULL, or the message before it.  no_thinking: an
+ * empty thought is put behind. */
+bool text_chat(const folder_text *t, const char *system, const char *user, bool no_thinking, id_list *ids);
+/* Whether the tokeniser's folder says that a text ends with this token. */
+bool text_ends(const folder_text *t, int32_t id);
 
-/* Ids back to text, one by one: whole UTF-8 characters as soon as they are complete.  Begins as { .text = t }. */
+/* Ids back to text, one by one: whole UTF-8 characters as soon as they are complete, without special tokens.
+ * Begins as { .text = t }. */
 typedef struct text_stream {
     const folder_text *text;
     characters whole;

@@ -63,7 +63,7 @@ static bool take_token(writing *w, int32_t id)
     bool found = false;
     if (!id_list_add(&c->made, id)) return no_memory();
     print_id(w, id);
-    if (!w->g->ignore_eos && generation_config_ends(&w->g->folder, id)) {
+    if (!w->g->ignore_eos && (generation_config_ends(&w->g->folder, id) || text_ends(&w->g->text, id))) {
         c->ended = "eos";
         return true;
     }

@@ -13,6 +13,7 @@ int prompts_check(const prompt_options *o, const char *command)
     else if (o->chat && o->ids) wrong = "--chat needs text: --prompt or --prompts";
     else if (o->chat && !o->text && !o->file) wrong = "--chat needs a message: --prompt or --prompts";
     else if (o->system && !o->chat) wrong = "--system needs --chat";
+    else if (o->no_thinking && !o->chat) wrong = "--no-thinking needs --chat";
     if (!wrong) return CMD_DONE;
     fprintf(stderr, "moiety %s: %s; see 'moiety %s --help'\n", command, wrong, command);
     return CMD_USAGE;
@@ -36,17 +37,17 @@ static bool add_ids(prompt_list *list, const opened *model, const char *where, c
     return p && id_list_parse(&p->ids, model->command, where, line, n, model->config.vocab_size);
 }
 
-static bool add_text(prompt_list *list, const prompt_options *o, const folder_text *t, const char *where, const char *line, size_t n)
+static bool add_text(prompt_list *list, const prompt_options *o, const folder_text *t, const char *line, size_t n)
 {
     prompt *p = add(list, t->model);
     if (!p) return false;
     if (!(p->text = malloc(n + 1))) return fprintf(stderr, "moiety %s: no memory\n", t->model->command), false;
     memcpy(p->text, line, n);
     p->text[n] = 0;
-    if (o->chat) return text_chat(t, o->system, p->text, &p->ids);
-    if (n > 0 && !text_encode(t, where, line, n, &p->ids)) return false;
+    if (o->chat) return text_chat(t, o->system, p->text, o->no_thinking, &p->ids);
+    if (n > 0 && !text_encode(t, line, n, &p->ids)) return false;
     if (p->ids.n > 0) return true;
-    if (t->kind == TEXT_BYTES) return text_encode(t, where, "\n", 1, &p->ids); /* something must come before the first token */
+    if (t->kind == TEXT_BYTES) return text_encode(t, "\n", 1, &p->ids); /* something must come before the first token */
     fprintf(stderr, "moiety %s: the prompt is empty; --prompt TEXT, --prompts FILE or --ids LIST gives the model something to continue\n",
             t->model->command);
     return false;
@@ -66,7 +67,7 @@ static bool read_lines(prompt_list *list, const prompt_options *o, const folder_
         if (n > 0 && at[n - 1] == '\r') n--;
         if (n == 0 || strspn(at, " \t,") >= n) continue;
         snprintf(where, sizeof where, "%s: line %d", path, line);
-        good = o->ids ? add_ids(list, t->model, where, at, n) : add_text(list, o, t, where, at, n);
+        good = o->ids ? add_ids(list, t->model, where, at, n) : add_text(list, o, t, at, n);
     }
     if (good && list->n == 0) {
         fprintf(stderr, "moiety %s: %s has no prompts: every line is blank\n", t->model->command, path);
@@ -82,7 +83,7 @@ bool prompts_read(prompt_list *list, const prompt_options *o, const folder_text 
     if (!text_needed(text)) return false;
     if (o->file) return read_lines(list, o, text, o->file);
     const char *one = o->text ? o->text : "";
-    return add_text(list, o, text, "--prompt", one, strlen(one));
+    return add_text(list, o, text, one, strlen(one));
 }
 
 void prompts_free(prompt_list *list)

@@ -17,7 +17,7 @@ typedef struct prompt_list {
 
 typedef struct prompt_options {
     const char *text, *file, *ids; /* --prompt, --prompts, --ids: one of them, or none */
-    bool chat;
+    bool chat, no_thinking;
     const char *system;
 } prompt_options;
 

@@ -44,7 +44,7 @@ static bool read_text(scored_text *s, const folder_text *t)
     /* where bytes are the tokens, no more of the file is needed than is scored */
     const int64_t most = t->kind == TEXT_BYTES && s->limit > 0 ? s->limit + 1 : 0;
     buffer text = { 0 };
-    bool good = text_needed(t) && buffer_read_file(&text, t->model->command, s->data, most) && text_encode(t, s->data, text.at, text.n, &s->ids);
+    bool good = text_needed(t) && buffer_read_file(&text, t->model->command, s->data, most) && text_encode(t, text.at, text.n, &s->ids);
     if (good && s->ids.n < 2) {
         fprintf(stderr, "moiety %s: %s has %zu bytes, %lld tokens; at least 2 are needed\n", t->model->command, s->data, text.n, (long long)s->ids.n);
         good = false;

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # diff: a model is no distance from itself, the perplexities are those of `moiety perplexity`, and the two sides are told apart.
 . "$(dirname "$0")/support"
+MOI_CPU_THREADS=1; export MOI_CPU_THREADS # threads that wait for each other are slow where others want the cores
 m=$MOIETY
 folder=$(dirname "$MOIETY")/tests/cli_folder
 "$folder" make a 300 1 && "$folder" make b 300 2 && "$folder" make other 301 1 && "$folder" make bytes 256 1 || fail "no folders were made"

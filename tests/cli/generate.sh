@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Generating is a function of the seed, prints whole characters, ends where it should, and stops on Ctrl-C.
 . "$(dirname "$0")/support"
+MOI_CPU_THREADS=1; export MOI_CPU_THREADS # threads that wait for each other are slow where others want the cores
 m=$MOIETY
 i=0
 while [ $i -lt 600 ]; do echo "line $((i % 7)) of a small text that repeats itself"; i=$((i + 1)); done >text
@@ -28,10 +29,11 @@ expect 2 "only one of --prompt, --prompts and --ids" $m generate run --prompt a 
 expect 2 "--chat needs text" $m generate run --chat --ids 1
 expect 2 "--chat needs a message" $m generate run --chat
 expect 2 "--system needs --chat" $m generate run --prompt a --system b
+expect 2 "--no-thinking needs --chat" $m generate run --prompt a --no-thinking
 expect 2 "--stop must not be empty" $m generate run --stop ""
 expect 2 "--stop must not be text that is no UTF-8" $m generate run --stop "$(printf '\303')"
 expect 2 "--stop needs a value" $m generate run --stop
-expect 1 "has no chat template" $m generate run --chat --prompt hello
+expect 1 "run has no tokenizer.json, so no chat template either" $m generate run --chat --prompt hello
 # ids: those of the bytes give the same text; what is printed are the ids of what would have been
 greedy="--temperature 0 --tokens 12"
 # shellcheck disable=SC2086
@@ -114,7 +116,7 @@ expect 1 "max_position_embeddings" $m generate big --ids "1 299" --tokens 63
 $m generate run --tokens 4000 >long 2>err &
 pid=$!
 n=0
-until [ -s long ]; do n=$((n + 1)); [ $n -lt 300 ] || fail "nothing was generated"; sleep 0.1; done
+until [ -s long ]; do n=$((n + 1)); [ $n -lt 300 ] || { kill $pid; fail "nothing was generated"; }; sleep 0.1; done
 kill -INT $pid
 wait $pid
 [ $? -eq 130 ] || fail "Ctrl-C did not end with 130"
