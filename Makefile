@@ -39,12 +39,12 @@ BLAS     := $(if $(wildcard $(BLAS_DIR)/libopenblas.so),-L$(BLAS_DIR) -Wl$(comma
 CPPFLAGS += -Iinclude -D_DEFAULT_SOURCE -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64
 STRICT   := -std=c11 -ffp-contract=off -fno-math-errno
 CFLAGS_  := $(STRICT) $(OPT) $(WARN) $(OPENMP) -fPIC -fvisibility=hidden -MMD -MP $(SAN) $(CFLAGS)
-LDLIBS   := $(BLAS) -ljansson -lpcre2-8 -lutf8proc -lm -lpthread
+LDLIBS   := $(BLAS) -ljansson -lpcre2-8 -lutf8proc -lm -lpthread -ldl
 ISA_avx2 := -mavx2 -mfma -mf16c
 # no value changes without trapping math, but loops with a comparison in them vectorise
 FAST     := -O3 -fno-trapping-math
 
-LIB_SRC  := $(wildcard src/core/*.c src/ops/*.c src/cpu/*.c src/lm/*.c)
+LIB_SRC  := $(wildcard src/core/*.c src/ops/*.c src/cpu/*.c src/cuda/*.c src/lm/*.c)
 LIB_OBJ  := $(LIB_SRC:%.c=$(OUT)/%.o)
 CLI_OBJ  := $(patsubst %.c,$(OUT)/%.o,$(wildcard cli/*.c bench/*.c))
 TESTS    := $(patsubst tests/%.c,$(OUT)/tests/%,$(wildcard tests/test_*.c))
@@ -99,6 +99,13 @@ $(OUT)/bench/shapes.o: $(OUT)/bench/shapes.inc
 $(OUT)/bench/shapes.inc: $(wildcard bench/shapes/*.csv)
 	@mkdir -p $(@D)
 	@for f in $^; do echo "{ \"$$(basename $$f .csv)\","; sed 's/.*/"&\\n"/' $$f; echo '},'; done >$@
+# device code as C arrays: NVRTC compiles it at run time
+DEVICE_TEXT := src/core/num.h src/core/block.h $(sort $(wildcard src/cuda/kernels/*))
+$(OUT)/src/cuda/texts.o: CPPFLAGS += -I$(OUT)/src/cuda
+$(OUT)/src/cuda/texts.o: $(OUT)/src/cuda/texts.inc
+$(OUT)/src/cuda/texts.inc: $(DEVICE_TEXT) tools/embed
+	@mkdir -p $(@D)
+	@tools/embed $(DEVICE_TEXT) >$@
 # rewritten only when the commit changes
 $(OUT)/cli/cmd.o: $(OUT)/cli/build_info.h
 $(OUT)/cli/build_info.h: .FORCE
@@ -117,8 +124,7 @@ $(OUT)/moiety: $(CLI_OBJ) $(OUT)/libmoiety.a
 	$(CC) $(SAN) $(OPENMP) $^ -o $@ $(LDLIBS)
 $(OUT)/tests/test_%: $(OUT)/tests/test_%.o $(TEST_SUPPORT) $(OUT)/libmoiety.a
 	$(CC) $(SAN) $(OPENMP) $^ -o $@ -lcmocka $(LDLIBS)
-$(OUT)/tests/cli_%: $(OUT)/tests/cli_%.o $(OUT)/libmoiety.a
-	$(CC) $(SAN) $(OPENMP) $^ -o $@ $(LDLIBS)
+LDLIBS   := $(BLAS) -ljansson -lpcre2-8 -lutf8proc -lm -lpthread -ldl
 $(OUT)/examples/%: examples/%.c $(OUT)/libmoiety.a
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS_) $(filter %.c %.a,$^) -o $@ $(LDLIBS)
@@ -166,7 +172,7 @@ test: setup
 	tests/run $(OUT)
 
 .PHONY: tests
-tests: $(TESTS) $(TEST_TOOLS) $(OUT)/moiety $(EXAMPLES)
+tests: $(TESTS) $(FAKES) $(TEST_TOOLS) $(OUT)/moiety $(EXAMPLES)
 
 clean:
 	rm -rf $(BUILD)

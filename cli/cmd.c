@@ -3,6 +3,7 @@
 #include "cmd.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "build_info.h"
@@ -18,6 +19,7 @@ moi_ctx *cmd_ctx(const char *command, int64_t threads)
     moi_ctx_config config = MOI_CTX_CONFIG_INIT;
     moi_ctx *ctx = NULL;
     config.threads = (int32_t)threads;
+    if (!getenv("MOI_BACKEND")) config.backend = MOI_BACKEND_CPU;
     if (moi_ctx_create(&ctx, &config)) cmd_failed(command);
     return ctx;
 }

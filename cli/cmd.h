@@ -19,13 +19,15 @@ int cmd_diff(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_kernels(int argc, char **argv);
 int cmd_perplexity(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 
 /* Says on stderr what failed, with moi_last_error; returns CMD_FAILED. */
 int cmd_failed(const char *command);
-/* A context with this many threads (0: all); NULL after a message. */
+/* A context with this many threads (0: all) on the back end that MOI_BACKEND names, or the CPU, which alone has all that training,
+ * generating, converting and benches need; NULL after a message. */
 moi_ctx *cmd_ctx(const char *command, int64_t threads);
 /* "f32", "bf16", "mx32", "blk128": the recipes as --recipe takes them. */
 #define CMD_RECIPES "f32|bf16|mx32|blk128"

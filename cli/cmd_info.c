@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "args.h"
 #include "cmd.h"
@@ -12,6 +13,9 @@ static const struct { const char *name, *about; } variables[] = {
     { "MOI_CPU_THREADS", "1 to 1024; all cores if not set" },
     { "MOI_CPU_ISA", "the most that SIMD code may use: generic or avx2" },
     { "MOI_LOG", "error, warn, info or debug; warn if not set" },
+    { "MOI_NVRTC", "the compiler of GPU kernels, libnvrtc.so.13 or .12, or its folder" },
+    { "MOI_CACHE", "where compiled GPU kernels are kept; ~/.cache/moiety if not set; empty: nowhere" },
+    { "MOI_KERNELS", "a folder of GPU kernels made by 'moiety kernels compile'" },
 };
 enum { VARIABLES = sizeof variables / sizeof *variables, RECIPES = 4 };
 
@@ -38,9 +42,16 @@ static void show_rows(void)
     printf("\nThe first row of an operation that supports a problem is chosen; the reference defines what is right.\n");
 }
 
+static void show_line(void *user, const char *name, const char *value)
+{
+    (void)user;
+    printf("  %-10s %s\n", name, value);
+}
+
 static void show_text(const moi_ctx *ctx)
 {
-    printf("moiety %s (%s)\n%s\n", moi_version(), cmd_commit(), moi_ctx_describe(ctx));
+    printf("moiety %s (%s)\n%s\n\ncuda:\n", moi_version(), cmd_commit(), moi_ctx_describe(ctx));
+    moi_cuda_describe(show_line, NULL);
     show_rows();
     printf("\nEnvironment:\n");
     for (int i = 0; i < VARIABLES; i++) {
@@ -70,9 +81,12 @@ static json_t *row_json(const moi_row_info *r)
                      "recipes", recipes);
 }
 
+static void add_line(void *user, const char *name, const char *value) { json_object_set_new(user, name, json_string(value)); }
+
 static int show_json(const moi_ctx *ctx)
 {
-    json_t *rows = json_array(), *environment = json_object();
+    json_t *rows = json_array(), *environment = json_object(), *cuda = json_object();
+    moi_cuda_describe(add_line, cuda);
     moi_row_info r;
     for (int i = 0; i < moi_row_count(); i++)
         if (!moi_row_get(i, &r)) json_array_append_new(rows, row_json(&r));
@@ -80,8 +94,8 @@ static int show_json(const moi_ctx *ctx)
         const char *value = getenv(variables[i].name);
         json_object_set_new(environment, variables[i].name, value ? json_string(value) : json_null());
     }
-    json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o}", "version", moi_version(), "commit", cmd_commit(), "context",
-                            moi_ctx_describe(ctx), "threads", moi_ctx_threads(ctx), "rows", rows, "environment", environment);
+    json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:o}", "version", moi_version(), "commit", cmd_commit(), "context",
+                            moi_ctx_describe(ctx), "threads", moi_ctx_threads(ctx), "cuda", cuda, "rows", rows, "environment", environment);
     if (!all) return fprintf(stderr, "moiety info: the environment is not UTF-8\n"), CMD_FAILED;
     json_dumpf(all, stdout, JSON_INDENT(2));
     printf("\n");
@@ -92,7 +106,10 @@ static int show_json(const moi_ctx *ctx)
 int cmd_info(int argc, char **argv)
 {
     bool json = false, markdown = false;
+    const char *on = "auto";
+    moi_ctx_config config = MOI_CTX_CONFIG_INIT;
     arg table[] = {
+        { "backend", ARG_CHOICE, &on, "auto|cpu|cuda", "the back end to start; auto: cuda where there is a device", .required = false },
         { "json", ARG_FLAG, &json, .help = "print JSON" },
         { "markdown", ARG_FLAG, &markdown, .help = "print the table of implementations as README.md shows it" },
     };
@@ -101,8 +118,9 @@ int cmd_info(int argc, char **argv)
     int verdict = args_parse(&spec, argc, argv);
     if (verdict != ARGS_GO) return verdict;
     if (markdown) return show_markdown(), CMD_DONE;
-    moi_ctx *ctx = cmd_ctx("info", 0);
-    if (!ctx) return CMD_FAILED;
+    moi_ctx *ctx;
+    config.backend = !strcmp(on, "cpu") ? MOI_BACKEND_CPU : !strcmp(on, "cuda") ? MOI_BACKEND_CUDA : MOI_BACKEND_AUTO;
+    if (moi_ctx_create(&ctx, &config)) return cmd_failed("info");
     if (json) verdict = show_json(ctx);
     else show_text(ctx), verdict = CMD_DONE;
     moi_ctx_free(ctx);

@@ -15,6 +15,7 @@ static const cmd commands[] = {
     { "generate", "let a model continue a text", cmd_generate },
     { "info", "show the machine, and what each implementation supports", cmd_info },
     { "inspect", "list the tensors of a checkpoint: shapes, ranges, errors", cmd_inspect },
+    { "kernels", "list the GPU kernels, or compile them ahead of time", cmd_kernels },
     { "perplexity", "score how well a model predicts a text", cmd_perplexity },
     { "quantize", "store a checkpoint's linear weights in 8, 6 or 4 bits", cmd_quantize },
     { "train", "train a model on text, in 8 bits or in BF16", cmd_train },

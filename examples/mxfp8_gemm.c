@@ -69,7 +69,9 @@ static void multiply(moi_ctx *ctx, moi_format format, moi_operand x, moi_operand
 int main(void)
 {
     moi_ctx *ctx;
-    check(moi_ctx_create(&ctx, NULL));
+    moi_ctx_config config = MOI_CTX_CONFIG_INIT;
+    config.backend = MOI_BACKEND_CPU; /* the buffers below are in host memory */
+    check(moi_ctx_create(&ctx, &config));
     float *x = buffer(ctx, M * K * 4), *y = buffer(ctx, N * K * 4), *exact = buffer(ctx, M * N * 4), *got = buffer(ctx, M * N * 4);
     fill(x, M * K);
     fill(y, N * K);

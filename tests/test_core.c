@@ -27,8 +27,11 @@ static void test_context(void **state)
     moit_refused(moi_ctx_create(&ctx, &c), MOI_ERR_ARG, "threads must be 0..1024, got -1");
     assert_null(ctx);
     c.threads = 3;
-    c.backend = MOI_BACKEND_CUDA;
+    c.backend = (moi_backend)9;
     moit_refused(moi_ctx_create(&ctx, &c), MOI_ERR_NO_DEVICE, "not in this build");
+    c.device = -2;
+    moit_refused(moi_ctx_create(&ctx, &c), MOI_ERR_ARG, "device must be -1..1024, got -2");
+    c.device = -1;
     c.backend = MOI_BACKEND_CPU;
     moit_ok(moi_ctx_create(&ctx, &c));
     assert_int_equal(moi_ctx_threads(ctx), 3);
@@ -54,6 +57,17 @@ static void test_buffers(void **state)
     for (int i = 0; i < 1000; i++) assert_int_equal(((char *)p)[i], 0);
     moi_buf_free(ctx, p);
     moi_buf_free(ctx, NULL);
+    char sent[5] = "four", got[5] = "";
+    moit_ok(moi_buf_alloc(ctx, 5, &p));
+    moit_ok(moi_buf_put(ctx, p, sent, 5, NULL));
+    moit_ok(moi_buf_get(ctx, got, p, 5, NULL));
+    assert_string_equal(got, "four");
+    moit_ok(moi_buf_put(ctx, NULL, NULL, 0, NULL));
+    moit_refused(moi_buf_put(ctx, p, NULL, 1, NULL), MOI_ERR_ARG, "moi_buf_put: host is NULL");
+    moit_refused(moi_buf_get(ctx, got, NULL, 1, NULL), MOI_ERR_ARG, "moi_buf_get: buf is NULL");
+    moit_refused(moi_buf_get(ctx, got, p, -3, NULL), MOI_ERR_ARG, "bytes must be >= 0, got -3");
+    moit_refused(moi_buf_get(ctx, got, p, 1, p), MOI_ERR_ARG, "no streams");
+    moi_buf_free(ctx, p);
     moit_refused(moi_buf_alloc(ctx, -1, &p), MOI_ERR_ARG, "got -1");
     moit_refused(moi_buf_alloc(ctx, INT64_MAX - 1, &p), MOI_ERR_NOMEM, "no memory");
 }

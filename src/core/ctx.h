@@ -20,20 +20,24 @@ typedef struct moii_backend {
     moi_status (*sync)(moi_ctx *ctx, moi_stream stream);
     /* Enqueues a copy of a few host bytes, which may be gone when the call returns. */
     moi_status (*put)(moi_ctx *ctx, void *device, const void *host, int64_t bytes, moi_stream stream);
+    /* moi_buf_put and moi_buf_get: any number of bytes, done when they return. */
+    moi_status (*upload)(moi_ctx *ctx, void *device, const void *host, int64_t bytes, moi_stream stream);
+    moi_status (*download)(moi_ctx *ctx, void *host, const void *device, int64_t bytes, moi_stream stream);
     const struct moii_nn *nn; /* what the model needs beside the public operations */
 } moii_backend;
 
-extern const moii_backend moii_backend_cpu;
+extern const moii_backend moii_backend_cpu, moii_backend_cuda;
 
 struct moi_ctx {
     const moii_backend *backend;
     void *state; /* the back end's */
     moii_env env;
     int threads;
+    int device; /* moi_ctx_config's */
     bool reference_only;
     moi_log_fn log;
     void *log_user;
-    char text[128];
+    char text[192];
 };
 
 struct moi_plan {

@@ -3,6 +3,7 @@
 #ifndef MOII_DTYPE_H
 #define MOII_DTYPE_H
 
+#include "block.h"
 #include "moiety.h"
 #include "num.h"
 
@@ -17,6 +18,14 @@ typedef struct moii_dtype_info {
 
 /* Never NULL: an unknown type has bits = 0. */
 const moii_dtype_info *moii_dtype(moi_dtype dtype);
+
+/* What the scales of a format's blocks follow. */
+static inline moii_block_rule moii_block_rule_of(const moi_format *f)
+{
+    const moii_dtype_info *elem = moii_dtype(f->elem);
+    return (moii_block_rule){ elem->rule, (float)elem->max, (int)f->round, f->recipe == MOI_RECIPE_MX32,
+                              (f->flags & MOI_SCALE_POW2) != 0, (f->flags & MOI_NONFINITE_LENIENT) != 0 };
+}
 
 /* One code, unpacked: low `bits` bits. */
 float moii_code_decode(moi_dtype dtype, unsigned int code);

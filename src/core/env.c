@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "env.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,4 +45,43 @@ moi_status moii_env_read(moii_env *out)
         strcpy(out->isa, text);
     }
     return MOI_OK;
+}
+
+/* Into `out` the variable's value with `tail` behind it; false where it is not set or empty. */
+static moi_status read_path(char *out, const char *variable, const char *tail, bool *set)
+{
+    const char *text = getenv(variable);
+    *set = text && *text;
+    if (!*set) return MOI_OK;
+    int n = snprintf(out, MOII_PATH, "%s%s", text, tail);
+    MOII_REQUIRE(n < MOII_PATH, MOI_ERR_ARG, "%s must be shorter than %d letters, got %zu", variable, MOII_PATH, strlen(text));
+    return MOI_OK;
+}
+
+static void read_list(char *out, const char *variable) /* a longer one is cut at a colon: it only narrows a search */
+{
+    const char *text = getenv(variable);
+    if (!text) return;
+    size_t n = strlen(text);
+    if (n >= MOII_PATH)
+        for (n = MOII_PATH - 1; n && text[n] != ':';) n--;
+    memcpy(out, text, n);
+    out[n] = 0;
+}
+
+moi_status moii_env_read_cuda(moii_env_cuda *out)
+{
+    bool set;
+    memset(out, 0, sizeof *out);
+    MOII_TRY(read_path(out->nvrtc, "MOI_NVRTC", "", &set));
+    MOII_TRY(read_path(out->kernels, "MOI_KERNELS", "", &set));
+    MOII_TRY(read_path(out->toolkit[0], "CUDA_HOME", "", &set));
+    MOII_TRY(read_path(out->toolkit[1], "CUDA_PATH", "", &set));
+    MOII_TRY(read_path(out->python[0], "VIRTUAL_ENV", "", &set));
+    MOII_TRY(read_path(out->python[1], "CONDA_PREFIX", "", &set));
+    MOII_TRY(read_path(out->home, "HOME", "", &set));
+    read_list(out->loader, "LD_LIBRARY_PATH");
+    if (getenv("MOI_CACHE")) return read_path(out->cache, "MOI_CACHE", "", &set);
+    MOII_TRY(read_path(out->cache, "XDG_CACHE_HOME", "/moiety", &set));
+    return set ? MOI_OK : read_path(out->cache, "HOME", "/.cache/moiety", &set);
 }

@@ -24,6 +24,8 @@ const char *moii_op_name(moii_op op);
 #define MOII_RECIPE_BIT(r) (1u << (unsigned)(r))
 enum { MOII_ALL_RECIPES = 0xF };
 
+struct moii_kernel; /* src/cuda/jit.h */
+
 typedef struct moii_impl {
     const char *name; /* the stem: also the file's name */
     moii_op op;
@@ -37,6 +39,7 @@ typedef struct moii_impl {
     moi_status (*plan)(moi_plan *plan);
     moi_status (*run)(const moi_plan *plan, const void *args, void *workspace, moi_stream stream);
     moi_status (*run_backward)(const moi_plan *plan, const void *args, void *workspace, moi_stream stream);
+    const struct moii_kernel *const *kernels; /* rows of the cuda back end: what they launch, up to NULL */
 } moii_impl;
 
 extern const moii_impl *const moii_impls[];
