@@ -80,6 +80,7 @@ static double check(const bench *b, const moi_moe_desc *desc, const masters *w, 
     if (d.max_tokens > CHECKED_TOKENS) d.max_tokens = CHECKED_TOKENS;
     moi_ctx_config config = MOI_CTX_CONFIG_INIT;
     config.reference_only = true;
+    config.backend = MOI_BACKEND_CPU;
     moi_ctx *strict = NULL;
     layer got = { 0 }, want = { 0 };
     double worst = (double)NAN;

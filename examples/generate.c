@@ -34,7 +34,9 @@ int main(int argc, char **argv)
     moi_ctx *ctx;
     moi_lm *lm;
     moi_lm_config config = MOI_LM_CONFIG_INIT;
-    check(moi_ctx_create(&ctx, NULL));
+    moi_ctx_config on = MOI_CTX_CONFIG_INIT;
+    on.backend = MOI_BACKEND_CPU; /* the back end that runs models */
+    check(moi_ctx_create(&ctx, &on));
     check(moi_lm_open(&lm, ctx, argv[1], NULL));
     check(moi_lm_get_config(lm, &config));
 

@@ -116,7 +116,9 @@ static void slow(moi_ctx *ctx, int argc, char **argv)
 int main(int argc, char **argv)
 {
     moi_ctx *ctx;
-    check(moi_ctx_create(&ctx, NULL));
+    moi_ctx_config config = MOI_CTX_CONFIG_INIT;
+    config.backend = MOI_BACKEND_CPU;
+    check(moi_ctx_create(&ctx, &config));
     if (argc == 5 && !strcmp(argv[1], "make")) make(ctx, argv + 2);
     else if (argc == 3 && !strcmp(argv[1], "read")) read_dump(argv[2]);
     else if (argc == 4 && !strcmp(argv[1], "same")) same(argv + 2);

@@ -55,6 +55,7 @@ moi_ctx *moit_ctx(int reference)
     if (!ctx[i]) {
         moi_ctx_config c = MOI_CTX_CONFIG_INIT;
         c.reference_only = reference;
+        c.backend = MOI_BACKEND_CPU;
         moit_ok(moi_ctx_create(&ctx[i], &c));
     }
     return ctx[i];

@@ -250,7 +250,9 @@ static int save_forever(const char *folder)
     moi_trainer *t;
     moi_lm_config c = moit_lm_config();
     moi_train_config how = schedule();
-    if (moi_ctx_create(&ctx, NULL) || moi_lm_create(&lm, ctx, &c, NULL, 1) || moi_trainer_create(&t, lm, &how)) return 1;
+    moi_ctx_config config = MOI_CTX_CONFIG_INIT;
+    config.backend = MOI_BACKEND_CPU;
+    if (moi_ctx_create(&ctx, &config) || moi_lm_create(&lm, ctx, &c, NULL, 1) || moi_trainer_create(&t, lm, &how)) return 1;
     for (t->done = 1;; t->done++) {
         for (int64_t i = 0; i < lm->params.floats; i++) lm->weights[i] = t->m[i] = t->v[i] = (float)t->done;
         if (moi_trainer_save(t, folder)) return 1;

@@ -40,10 +40,10 @@ static void test_context(void **state)
     moi_ctx_free(ctx);
     moi_ctx_free(NULL);
     setenv("MOI_CPU_ISA", "mmx", 1);
-    moit_refused(moi_ctx_create(&ctx, NULL), MOI_ERR_ARG, "'mmx'");
+    moit_refused(moi_ctx_create(&ctx, &c), MOI_ERR_ARG, "'mmx'");
     unsetenv("MOI_CPU_ISA");
     setenv("MOI_CPU_THREADS", "two", 1);
-    moit_refused(moi_ctx_create(&ctx, NULL), MOI_ERR_ARG, "'two'");
+    moit_refused(moi_ctx_create(&ctx, &c), MOI_ERR_ARG, "'two'");
     unsetenv("MOI_CPU_THREADS");
 }
 

@@ -218,6 +218,7 @@ static int open_contexts(void **state)
     for (int i = 0; i < CONTEXTS; i++) {
         moi_ctx_config c = MOI_CTX_CONFIG_INIT;
         c.threads = i < 3 ? i + 1 : 1;
+        c.backend = MOI_BACKEND_CPU;
         if (i == 3) setenv("MOI_CPU_ISA", "generic", 1);
         moit_ok(moi_ctx_create(&contexts[i], &c));
     }

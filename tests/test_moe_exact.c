@@ -306,6 +306,7 @@ static void test_threads(void **state)
         moi_ctx *ctx;
         const layer *l = &layers[which[i / 2]];
         config.threads = counts[i % 2];
+        config.backend = MOI_BACKEND_CPU;
         moit_ok(moi_ctx_create(&ctx, &config));
         moit_moe m = problem_of(l);
         moit_moe_run(&m, true);

@@ -302,6 +302,7 @@ static void test_threads(void **state)
     for (int threads = 1; threads <= 3; threads++) {
         moi_ctx_config config = MOI_CTX_CONFIG_INIT;
         config.threads = threads;
+        config.backend = MOI_BACKEND_CPU;
         moi_ctx *ctx;
         moit_ok(moi_ctx_create(&ctx, &config));
         float *r = floats(n), *out = r, *dq = out + ROWS * LDQ, *y = dq + ROWS * LDQ, *dx = y + ROWS * LDQ, *dk = dx + ROWS * LDQ,

@@ -60,7 +60,7 @@ static moi_status start(moii_driver *d)
 moi_status moii_driver_open(moii_driver *d)
 {
     memset(d, 0, sizeof *d);
-    d->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    d->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!d->library) {
         const char *why = dlerror();
         MOII_FAIL(MOI_ERR_NO_DEVICE, "cuda: no NVIDIA driver: %s", why ? why : "libcuda.so.1 cannot be opened");
