@@ -124,7 +124,15 @@ $(OUT)/moiety: $(CLI_OBJ) $(OUT)/libmoiety.a
 	$(CC) $(SAN) $(OPENMP) $^ -o $@ $(LDLIBS)
 $(OUT)/tests/test_%: $(OUT)/tests/test_%.o $(TEST_SUPPORT) $(OUT)/libmoiety.a
 	$(CC) $(SAN) $(OPENMP) $^ -o $@ -lcmocka $(LDLIBS)
-LDLIBS   := $(BLAS) -ljansson -lpcre2-8 -lutf8proc -lm -lpthread -ldl
+$(OUT)/tests/cli_%: $(OUT)/tests/cli_%.o $(OUT)/libmoiety.a
+	$(CC) $(SAN) $(OPENMP) $^ -o $@ $(LDLIBS)
+# stand-ins for NVIDIA's libraries, opened by the tests in their place
+FAKES    := $(OUT)/tests/fake/libcuda.so.1 $(OUT)/tests/fake/libnvrtc.so.12
+$(OUT)/tests/fake/libcuda.so.1: tests/fake/fake_cuda.c src/cuda/driver.def src/cuda/driver_types.h
+$(OUT)/tests/fake/libnvrtc.so.12: tests/fake/fake_nvrtc.c
+$(FAKES):
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(STRICT) $(OPT) $(WARN) -fPIC -shared $< -o $@ -ldl
 $(OUT)/examples/%: examples/%.c $(OUT)/libmoiety.a
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS_) $(filter %.c %.a,$^) -o $@ $(LDLIBS)
