@@ -22,6 +22,7 @@ int cmd_inspect(int argc, char **argv);
 int cmd_kernels(int argc, char **argv);
 int cmd_perplexity(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
+int cmd_tokenize(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 
 /* Says on stderr what failed, with moi_last_error; returns CMD_FAILED. */

@@ -18,6 +18,7 @@ static const cmd commands[] = {
     { "kernels", "list the GPU kernels, or compile them ahead of time", cmd_kernels },
     { "perplexity", "score how well a model predicts a text", cmd_perplexity },
     { "quantize", "store a checkpoint's linear weights in 8, 6 or 4 bits", cmd_quantize },
+    { "tokenize", "turn text into token ids, and back", cmd_tokenize },
     { "train", "train a model on text, in 8 bits or in BF16", cmd_train },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

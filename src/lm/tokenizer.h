@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tokenizer.h: the parts of a tokeniser.  Text becomes ids in this order: repair UTF-8 (tokenizer_utf8.c), cut out added tokens
- * (tokenizer_added.c), NFC (tokenizer_utf8.c), cut into words (tokenizer_split.c), merge each word's bytes (tokenizer_bpe.c). */
+ * (tokenizer_added.c), NFC (tokenizer_nfc.c), cut into words (tokenizer_split.c), merge each word's bytes (tokenizer_bpe.c). */
 #ifndef MOII_TOKENIZER_H
 #define MOII_TOKENIZER_H
 

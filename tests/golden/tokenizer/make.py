@@ -84,6 +84,8 @@ def texts():
     yield s("zwj emoji", "👨‍👩‍👧‍👦👩🏽‍🚀🏳️‍🌈❤️‍🔥 👍🏿👍🏻 ☺︎☺️ #️⃣1️⃣ 🇯🇵🇯🇵🇯 🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f")
     yield s("newer letters", "\U0002ebf0\U0002ee5d \U00031350\U000323af \u1c89\u1c8a\ua7cb\ua7da\U00010d4a \U00010d40\U0001e5f1 \U000105c0")
     yield s("unassigned and private", "\u0378 \ue000\uf8ff \U000f0000\U0010ffff \ufdd0 \uffff\ufffe")
+    yield s("younger than the normaliser", "a\u1df6\u033a \U0001e135\u1baa \u0328\u1acc x\u1acc\u0328 \u0345\ua82c \U00011935\U00011930 "
+            "\U000105d2\u0307 \u302b\U00016ff0 \uac00\u11a7 \uac00\u11a8 \U00016d67\U00016d67 q\u0301\U0001e08f\u0323")
     yield s("controls", "".join(map(chr, range(32))) + "\x7f" + "".join(map(chr, range(128, 161))))
     yield s("nul", "a\0b\0\0 \0c\n\0")
     yield s("latin-1", "".join(map(chr, range(161, 256))))
