@@ -8,6 +8,7 @@
 
 #include "args.h"
 #include "cmd.h"
+#include "model_files.h"
 #include "stats.h"
 #include "tensors.h"
 
@@ -17,10 +18,12 @@ typedef struct inspection {
     const char *path, *filter, *error;
     bool json;
     moi_ctx *ctx;
-    moi_st *file;
+    model_files files;
+    moi_st *file; /* the one at hand */
+    const char *file_path;
     moi_file_format quantized; /* as the file declares itself, 0: not */
     json_t *list;              /* with --json */
-    int64_t shown;
+    int64_t count, shown;
     int name_width;
 } inspection;
 
@@ -100,6 +103,7 @@ static moi_status show_tensor(inspection *in, const moi_tensor *t)
         json_t *counts = json_of(&s);
         json_object_update(object, counts);
         json_decref(counts);
+        if (in->files.folder) json_object_set_new(object, "file", json_string(in->file_path));
         json_array_append_new(in->list, object);
     } else {
         text_of(in, tensor_shown(name, sizeof name, t->name), moi_st_dtype_name(t->dtype), tensor_shape(shape, sizeof shape, t), &s);
@@ -110,11 +114,12 @@ static moi_status show_tensor(inspection *in, const moi_tensor *t)
     return status;
 }
 
-/* Goes over the tensors that the filter leaves: first to measure names, then to show. */
+/* Goes over the tensors of a file that the filter leaves: first to measure names, then to show. */
 static moi_status over_tensors(inspection *in, bool measure)
 {
     moi_tensor t;
     char name[NAME];
+    if (measure) in->count += moi_st_count(in->file);
     for (int64_t i = 0; i < moi_st_count(in->file); i++) {
         moi_status status = moi_st_get(in->file, i, &t);
         if (status) return status;
@@ -130,35 +135,72 @@ static moi_status over_tensors(inspection *in, bool measure)
     return MOI_OK;
 }
 
+static moi_status over_file(inspection *in, bool measure)
+{
+    char shown[NAME];
+    const char *format = moi_st_metadata(in->file, "moiety.format");
+    in->quantized = format ? tensor_file_format(format) : (moi_file_format)0;
+    if (format && !in->quantized && measure)
+        fprintf(stderr, "moiety inspect: warning: the file says moiety.format = '%s', which is unknown here\n", tensor_shown(shown, sizeof shown, format));
+    return over_tensors(in, measure);
+}
+
+/* One file after the other, so that no more than one is open. */
+static moi_status over_files(inspection *in, bool measure)
+{
+    moi_status status = MOI_OK;
+    for (int i = 0; !status && i < in->files.count; i++) {
+        in->file_path = in->files.paths[i];
+        status = moi_st_open(&in->file, in->file_path);
+        if (!status) status = over_file(in, measure);
+        if (i < in->files.count - 1) moi_st_close(in->file), in->file = NULL; /* the last one's format is shown at the end */
+    }
+    return status;
+}
+
+static void show_end(inspection *in)
+{
+    char shown[NAME];
+    const char *format = moi_st_metadata(in->file, "moiety.format");
+    if (in->json) {
+        json_t *all = json_pack("{s:s*, s:I, s:s*, s:o}", in->files.folder ? "folder" : "file", in->path,
+                                in->files.folder ? "tensors_in_folder" : "tensors_in_file", (json_int_t)in->count, "format", format, "tensors", in->list);
+        json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+        printf("\n");
+        json_decref(all);
+        return;
+    }
+    printf("%" PRId64 " of %" PRId64 " tensors", in->shown, in->count);
+    if (in->files.folder) printf(" in %d files", in->files.count);
+    if (format) printf("; moiety.format %s", tensor_shown(shown, sizeof shown, format));
+    printf("\n");
+}
+
+/* Running out of memory in a statistic leaves no message in the library. */
+static int failed(moi_status status)
+{
+    return status == MOI_ERR_NOMEM ? fprintf(stderr, "moiety inspect: no memory\n"), CMD_FAILED : cmd_failed("inspect");
+}
+
 static int inspect(inspection *in)
 {
-    const char *format = moi_st_metadata(in->file, "moiety.format");
-    char shown[NAME];
-    if (format && !(in->quantized = tensor_file_format(format)))
-        fprintf(stderr, "moiety inspect: warning: the file says moiety.format = '%s', which is unknown here\n", tensor_shown(shown, sizeof shown, format));
     in->name_width = 12;
-    over_tensors(in, true);
+    moi_status status = over_files(in, true);
+    if (status) return failed(status);
+    moi_st_close(in->file);
+    in->file = NULL;
     if (in->filter && !in->shown) {
         fprintf(stderr, "moiety inspect: no tensor of %s has '%s' in its name\n", in->path, in->filter);
         return CMD_FAILED;
     }
     if (in->json) in->list = json_array();
     else heading(in);
-    moi_status status = over_tensors(in, false);
-    if (status) { /* running out of memory here leaves no message in the library */
+    status = over_files(in, false);
+    if (status) {
         json_decref(in->list);
-        return status == MOI_ERR_NOMEM ? fprintf(stderr, "moiety inspect: no memory\n"), CMD_FAILED : cmd_failed("inspect");
+        return failed(status);
     }
-    if (in->json) {
-        json_t *all = json_pack("{s:s*, s:I, s:s*, s:o}", "file", in->path, "tensors_in_file", (json_int_t)moi_st_count(in->file),
-                                "format", format, "tensors", in->list);
-        json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-        printf("\n");
-        json_decref(all);
-    } else {
-        printf("%" PRId64 " of %" PRId64 " tensors%s%s\n", in->shown, moi_st_count(in->file), format ? "; moiety.format " : "",
-               format ? tensor_shown(shown, sizeof shown, format) : "");
-    }
+    show_end(in);
     if (fflush(stdout) == 0 && !ferror(stdout)) return CMD_DONE;
     perror("moiety inspect: cannot write");
     return CMD_FAILED;
@@ -169,20 +211,21 @@ int cmd_inspect(int argc, char **argv)
     inspection in = { 0 };
     int64_t threads = 0;
     arg table[] = {
-        { "FILE", ARG_TEXT, &in.path, .help = "safetensors file", .required = true },
+        { "FILE", ARG_TEXT, &in.path, .help = "safetensors file, or folder of a model", .required = true },
         { "tensor", ARG_TEXT, &in.filter, "PART", .help = "only tensors with this in their name" },
         { "error", ARG_CHOICE, &in.error, TENSOR_FORMATS, .help = "relative error (RMS) of each linear weight in this format" },
         { "threads", ARG_INT, &threads, "N", .help = "CPU threads, 0: all", .min = 0, .max = 1024 },
         { "json", ARG_FLAG, &in.json, .help = "print JSON" },
     };
-    args_spec spec = ARGS_SPEC("inspect", "Lists the tensors of a file: type, shape, range and mean square of the finite values, how many are\n"
+    args_spec spec = ARGS_SPEC("inspect", "Lists the tensors of a file or folder: type, shape, range and mean square of the finite values, how many are\n"
                                           "NaN, infinite, zero.  For weights that 'moiety quantize' wrote, also the values they stand for.\n", table);
     int verdict = args_parse(&spec, argc, argv);
     if (verdict != ARGS_GO) return verdict;
     in.ctx = cmd_ctx("inspect", threads);
     if (!in.ctx) return CMD_FAILED;
-    verdict = moi_st_open(&in.file, in.path) ? cmd_failed("inspect") : inspect(&in);
+    verdict = model_files_list(&in.files, "inspect", in.path) ? inspect(&in) : CMD_FAILED;
     moi_st_close(in.file);
+    model_files_release(&in.files);
     moi_ctx_free(in.ctx);
     return verdict;
 }
