@@ -46,6 +46,7 @@ bool bench_gemm(bench *b, const shapes *s, int line, const char *row);
 bool bench_ggemm(bench *b, const shapes *s, int line, const char *row);
 bool bench_moe(bench *b, const shapes *s, int line, const char *row);
 bool bench_moe_decode(bench *b, const shapes *s, int line, const char *row);
+bool bench_model(bench *b, const shapes *s, int line, const char *row);
 
 /* ---- reporting: all of these return false where the case has failed ---------------------------------------------- */
 

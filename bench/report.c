@@ -9,6 +9,7 @@
 const bench_op bench_ops[] = {
     { "quantize", bench_quantize }, { "dequantize", bench_dequantize }, { "gemm", bench_gemm },
     { "ggemm", bench_ggemm },       { "moe", bench_moe },               { "moe_decode", bench_moe_decode },
+    { "model", bench_model },
 };
 const int bench_op_count = (int)(sizeof bench_ops / sizeof *bench_ops);
 

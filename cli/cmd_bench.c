@@ -19,7 +19,7 @@ static bool in_set(const shapes *s, int line, bool quick, bool all)
 static void run_line(bench *b, const bench_op *op, const shapes *s, int line)
 {
     moi_row_info r;
-    if (!b->rows || strcmp(b->rows, "all") || !strcmp(op->name, "moe")) {
+    if (!b->rows || strcmp(b->rows, "all") || !strcmp(op->name, "moe") || !strcmp(op->name, "model")) {
         op->run(b, s, line, b->rows && strcmp(b->rows, "all") ? b->rows : NULL);
         return;
     }
@@ -58,7 +58,7 @@ int cmd_bench(int argc, char **argv)
     int64_t threads = 0;
     bench b = { .commit = cmd_commit(), .random = 0x9E3779B97F4A7C15ull };
     arg table[] = {
-        { "OP", ARG_CHOICE, &op, "quantize|dequantize|gemm|ggemm|moe|moe_decode|all", "the operation; all: the main cases of each", .required = true },
+        { "OP", ARG_CHOICE, &op, "quantize|dequantize|gemm|ggemm|moe|moe_decode|model|all", "the operation; all: the main cases of each", .required = true },
         { "shapes", ARG_TEXT, &path, "FILE", "cases to run instead of those built in (see bench/shapes)", .required = false },
         { "rows", ARG_TEXT, &b.rows, "ROW", "the row to run, or 'all'; without it, what the library chooses", .required = false },
         { "csv", ARG_TEXT, &csv, "FILE", "also write the results there", .required = false },

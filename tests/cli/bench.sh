@@ -7,9 +7,9 @@ expect 0 "0 refused" $m bench all --quick --csv all.csv
 head -1 all.csv | grep -q '^commit,date,machine,threads,isa,op,row,case' || fail "the CSV file has other columns"
 columns=$(head -1 all.csv | tr -cd , | wc -c)
 awk -F, -v n=$((columns + 1)) 'NF != n { exit 1 }' all.csv || fail "a line of the CSV file has another number of columns"
-for op in quantize dequantize gemm ggemm moe moe_decode; do grep -q ",$op," all.csv || fail "nothing was measured of $op"; done
+for op in quantize dequantize gemm ggemm moe moe_decode model; do grep -q ",$op," all.csv || fail "nothing was measured of $op"; done
 # a wrong result is not timed
-for op in quantize dequantize gemm ggemm moe moe_decode; do
+for op in quantize dequantize gemm ggemm moe moe_decode model; do
     expect 1 "0 timed" $m bench $op --quick --corrupt
     grep -q REFUSED out || fail "$op times a wrong result"
 done
