@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "support_bound.h"
 #include "support_files.h"
 #include "support_hub.h"
 
@@ -52,45 +53,49 @@ static moi_lm *open_model(const char *folder, moi_recipe recipe)
     return lm;
 }
 
-static double furthest(const float *a, const double *b, int64_t n)
+/* Logits of the whole, of single tokens and of pieces that go through experts together, against the exact ones. */
+static double worst_of(moi_lm *lm, const int32_t *tokens, const moit_exact *exact, int64_t *rows)
 {
-    double most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const double d = fabs((double)a[i] - b[i]);
-        if (!(d <= most)) most = d;
+    static const int64_t pieces[] = { 1, 1, 7, 1, 1, 2 };
+    const int64_t vocab = lm->config.vocab_size;
+    double loss, worst;
+    float *got = moit_alloc(ROWS * vocab * 4);
+    moi_session *s;
+    moit_ok(moi_lm_evaluate(lm, tokens, BATCH, SEQ, &loss, got));
+    worst = moit_exact_worst(exact, got, 0, ROWS, vocab, rows);
+    moit_ok(moi_session_create(&s, lm, SEQ));
+    for (int64_t p = 0, at = 0; at < SEQ; p++) {
+        moit_ok(moi_session_feed(s, tokens + at, pieces[p], got));
+        at += pieces[p];
+        worst = fmax(worst, moit_exact_worst(exact, got, at - 1, 1, vocab, rows));
     }
-    return most;
+    moi_session_free(s);
+    moit_free(got);
+    return worst;
 }
 
+/* Not a factor but a count of standard deviations: 8 of them are out of reach of some 30,000 numbers whose errors are sums of
+ * many, and a wrong scale, row or expert is thousands away. */
 static void test_logits(void **state)
 {
     (void)state;
-    for (int i = 0; i < HUBS; i++) {
-        const moi_lm_config c = config_of(i, &hubs[i]);
-        moi_lm *lm = moit_lm(&c, MOI_RECIPE_F32);
-        moit_hub_write(lm, moit_path("model"), &hubs[i]);
-        int32_t tokens[BATCH * (SEQ + 1)];
-        moit_tokens(tokens, BATCH * (SEQ + 1), c.vocab_size, 1);
-        double loss, aux, *want = malloc((size_t)(ROWS * c.vocab_size) * sizeof *want);
-        const double want_loss = moit_lm_loss(lm, tokens, BATCH, SEQ, &aux, want);
-        float *got = moit_alloc(ROWS * c.vocab_size * 4);
-        moi_lm *mapped = open_model(moit_path("model"), MOI_RECIPE_F32);
-        moit_ok(moi_lm_evaluate(mapped, tokens, BATCH, SEQ, &loss, got));
-        print_message("%s: %.2g, loss %g\n", moit_hub_name(&hubs[i]), furthest(got, want, ROWS * c.vocab_size), loss);
-        assert_true(furthest(got, want, ROWS * c.vocab_size) < 2e-5);
-        assert_true(fabs(loss - want_loss) < 1e-5 * want_loss);
-        moi_session *s;
-        moit_ok(moi_session_create(&s, mapped, SEQ));
-        for (int64_t t = 0; t < SEQ; t++) {
-            moit_ok(moi_session_feed(s, tokens + t, 1, got));
-            if (!(furthest(got, want + t * c.vocab_size, c.vocab_size) < 2e-5))
-                fail_msg("%s: token %d: %g", moit_hub_name(&hubs[i]), (int)t, furthest(got, want + t * c.vocab_size, c.vocab_size));
+    for (int i = 0; i < HUBS; i++)
+        for (int half = 0; half < 2; half++) {
+            const moi_lm_config c = config_of(i, &hubs[i]);
+            int32_t tokens[BATCH * (SEQ + 1)];
+            int64_t rows = 0;
+            moi_lm *lm = moit_lm(&c, MOI_RECIPE_F32);
+            moit_hub_write(lm, moit_path("model"), &hubs[i]);
+            moit_tokens(tokens, BATCH * (SEQ + 1), c.vocab_size, 1);
+            moit_exact exact = moit_exact_logits(lm, tokens, BATCH, SEQ, half);
+            moi_lm *mapped = open_model(moit_path("model"), half ? MOI_RECIPE_BF16 : MOI_RECIPE_F32);
+            const double worst = worst_of(mapped, tokens, &exact, &rows);
+            print_message("%s, activations %s: %.2f sigma (about %.2g), in %d rows\n", moit_hub_name(&hubs[i]), half ? "bf16" : "f32", worst,
+                          exact.sigma[0], (int)rows);
+            assert_true(worst < MOIT_SIGMAS && rows >= (half ? 2 : ROWS / 2));
+            moit_exact_free(&exact);
+            moi_lm_free(mapped), moi_lm_free(lm);
         }
-        moi_session_free(s);
-        moi_lm_free(mapped), moi_lm_free(lm);
-        moit_free(got);
-        free(want);
-    }
 }
 
 int main(void)
