@@ -19,29 +19,41 @@ typedef struct comparing {
     bool json, quiet;
     opened m[MODELS];
     folder_text text[MODELS];
-    float *logits[MODELS];    /* [window, vocab] */
-    likelihood *rows[MODELS]; /* [window] */
-    double *kl;               /* [window] */
+    int64_t piece;            /* rows of logits at a time */
+    float *logits[MODELS];    /* [piece, vocab] */
+    likelihood *rows[MODELS]; /* [piece] */
+    double *kl;               /* [piece] */
     int64_t tokens, same;     /* compared so far; of these, both find the same token likeliest */
     double nats[MODELS], divergence, most, seconds;
 } comparing;
 
-static int compare_window(comparing *c, const windows *w)
+/* Some rows of logits of both: the predictions of the tokens from w->begin + first + 1 on. */
+static int compare_piece(comparing *c, const windows *w, int64_t first, int64_t n)
 {
-    const int64_t vocab = c->m[A].config.vocab_size, n = w->length - w->skip;
-    const float *from[MODELS];
+    const int64_t vocab = c->m[A].config.vocab_size;
+    const int threads = moi_ctx_threads(c->m[A].ctx);
     for (int i = 0; i < MODELS; i++) {
-        double loss;
-        if (moi_lm_evaluate(c->m[i].lm, w->ids + w->begin, 1, w->length, &loss, c->logits[i])) return cmd_failed("diff");
-        from[i] = c->logits[i] + w->skip * vocab;
-        likelihood_rows(moi_ctx_threads(c->m[i].ctx), from[i], w->ids + w->begin + w->skip + 1, n, vocab, c->rows[i]);
+        if (moi_lm_logits(c->m[i].lm, first, n, c->logits[i])) return cmd_failed("diff");
+        likelihood_rows(threads, c->logits[i], w->ids + w->begin + first + 1, n, vocab, c->rows[i]);
     }
-    likelihood_kl(moi_ctx_threads(c->m[A].ctx), from[A], from[B], c->rows[A], c->rows[B], n, vocab, c->kl);
+    likelihood_kl(threads, c->logits[A], c->logits[B], c->rows[A], c->rows[B], n, vocab, c->kl);
     for (int64_t r = 0; r < n; r++) {
         for (int i = 0; i < MODELS; i++) c->nats[i] += c->rows[i][r].nats;
         c->same += c->rows[A][r].best == c->rows[B][r].best;
         c->divergence += c->kl[r];
         if (c->kl[r] > c->most) c->most = c->kl[r];
+    }
+    return CMD_DONE;
+}
+
+static int compare_window(comparing *c, const windows *w)
+{
+    for (int i = 0; i < MODELS; i++)
+        if (moi_lm_forward(c->m[i].lm, w->ids + w->begin, w->length)) return cmd_failed("diff");
+    for (int64_t first = w->skip; first < w->length; first += c->piece) {
+        const int64_t n = w->length - first < c->piece ? w->length - first : c->piece;
+        int verdict = compare_piece(c, w, first, n);
+        if (verdict) return verdict;
     }
     c->tokens = w->done;
     return CMD_DONE;
@@ -86,14 +98,14 @@ static void show(const comparing *c)
 
 static bool reserve(comparing *c, const windows *w)
 {
-    const int64_t most = w->total < w->window ? w->total : w->window;
+    const int64_t most = c->piece = windows_piece(w, c->m[A].config.vocab_size);
     bool good = (c->kl = malloc((size_t)most * sizeof *c->kl)) != NULL;
     for (int i = 0; i < MODELS; i++) {
         c->logits[i] = malloc((size_t)(most * c->m[i].config.vocab_size) * sizeof **c->logits);
         c->rows[i] = malloc((size_t)most * sizeof **c->rows);
         good = good && c->logits[i] && c->rows[i];
     }
-    if (!good) fprintf(stderr, "moiety diff: no memory for the logits of two windows; a smaller --window needs less\n");
+    if (!good) fprintf(stderr, "moiety diff: no memory\n");
     return good;
 }
 

@@ -17,32 +17,33 @@ typedef struct scoring {
     bool json, quiet;
     opened m;
     folder_text text;
-    float *logits;        /* [window, vocab], where a row of them is needed */
-    likelihood *rows;     /* [window] */
+    int64_t piece;        /* rows of logits at a time */
+    float *logits;        /* [piece, vocab] */
+    likelihood *rows;     /* [piece] */
     moi_st_writer *writer;
     int64_t tokens;       /* predicted so far */
     double nats, seconds;
 } scoring;
 
-/* The window's logits, row by row: needed where some of its predictions do not count, or all are written. */
-static int score_rows(scoring *s, const windows *w)
+/* Some rows of logits: the predictions of the tokens from w->begin + first + 1 on. */
+static int score_piece(scoring *s, const windows *w, int64_t first, int64_t n)
 {
-    const int64_t vocab = s->m.config.vocab_size, n = w->length - w->skip;
-    const float *from = s->logits + w->skip * vocab;
-    double loss;
-    if (moi_lm_evaluate(s->m.lm, w->ids + w->begin, 1, w->length, &loss, s->logits)) return cmd_failed("perplexity");
-    likelihood_rows(moi_ctx_threads(s->m.ctx), from, w->ids + w->begin + w->skip + 1, n, vocab, s->rows);
+    const int64_t vocab = s->m.config.vocab_size;
+    if (moi_lm_logits(s->m.lm, first, n, s->logits)) return cmd_failed("perplexity");
+    likelihood_rows(moi_ctx_threads(s->m.ctx), s->logits, w->ids + w->begin + first + 1, n, vocab, s->rows);
     for (int64_t i = 0; i < n; i++) s->nats += s->rows[i].nats;
-    if (s->writer && moi_st_writer_write(s->writer, from, n * vocab * (int64_t)sizeof *from)) return cmd_failed("perplexity");
+    if (s->writer && moi_st_writer_write(s->writer, s->logits, n * vocab * (int64_t)sizeof *s->logits)) return cmd_failed("perplexity");
     return CMD_DONE;
 }
 
 static int score_window(scoring *s, const windows *w)
 {
-    double loss;
-    if (s->logits) return score_rows(s, w);
-    if (moi_lm_evaluate(s->m.lm, w->ids + w->begin, 1, w->length, &loss, NULL)) return cmd_failed("perplexity");
-    s->nats += loss * (double)w->length;
+    if (moi_lm_forward(s->m.lm, w->ids + w->begin, w->length)) return cmd_failed("perplexity");
+    for (int64_t first = w->skip; first < w->length; first += s->piece) {
+        const int64_t n = w->length - first < s->piece ? w->length - first : s->piece;
+        int verdict = score_piece(s, w, first, n);
+        if (verdict) return verdict;
+    }
     return CMD_DONE;
 }
 
@@ -108,15 +109,10 @@ static void show(const scoring *s, int64_t bytes)
 static int measure(scoring *s)
 {
     const windows w = scored_text_windows(&s->input);
-    if (s->dump || w.stride < w.window) {
-        const int64_t most = w.total < w.window ? w.total : w.window;
-        s->logits = malloc((size_t)(most * s->m.config.vocab_size) * sizeof *s->logits);
-        s->rows = malloc((size_t)most * sizeof *s->rows);
-        if (!s->logits || !s->rows) {
-            fprintf(stderr, "moiety perplexity: no memory for the logits of a window; a smaller --window needs less\n");
-            return CMD_FAILED;
-        }
-    }
+    s->piece = windows_piece(&w, s->m.config.vocab_size);
+    s->logits = malloc((size_t)(s->piece * s->m.config.vocab_size) * sizeof *s->logits);
+    s->rows = malloc((size_t)s->piece * sizeof *s->rows);
+    if (!s->logits || !s->rows) return fprintf(stderr, "moiety perplexity: no memory\n"), CMD_FAILED;
     if (s->dump && begin_dump(s, &w)) return cmd_failed("perplexity");
     stop_install();
     int verdict = score(s, w);

@@ -5,6 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { PIECE_FLOATS = 1 << 24, PIECE_ROWS = 128 };
+
+int64_t windows_piece(const windows *w, int64_t vocab)
+{
+    const int64_t most = w->total < w->window ? w->total : w->window, fit = PIECE_FLOATS / vocab < PIECE_ROWS ? PIECE_FLOATS / vocab : PIECE_ROWS;
+    return fit < 1 ? 1 : fit < most ? fit : most;
+}
+
 bool windows_next(windows *w)
 {
     if (w->done >= w->total) return false;

@@ -16,6 +16,8 @@ typedef struct windows {
     int64_t done;          /* predictions scored, with this window */
 } windows;
 
+/* The rows of logits [of them, vocab] that are looked at together: as many as fit into some tens of MB, at most a window. */
+int64_t windows_piece(const windows *w, int64_t vocab);
 bool windows_next(windows *w); /* false: the end.  Begins with begin, length, skip and done 0 */
 
 /* What perplexity and diff read: the options' values, and the ids they lead to. */

@@ -166,6 +166,14 @@ MOI_API int64_t moi_lm_parameters(const moi_lm *lm, bool active_only); /* active
  * Errors    ARG (a token outside the vocabulary), SHAPE. */
 MOI_API moi_status moi_lm_evaluate(moi_lm *lm, const int32_t *tokens, int64_t batch, int64_t seq, double *loss, float *logits);
 
+/* Computes  what lies behind `count` tokens, up to the logits: then moi_lm_logits gives those after token first, first + 1, ...,
+ *           as many at a time as the caller has room for: [count, vocab].  So memory does not grow with the vocabulary times the
+ *           length, and logits nobody asks for cost nothing.  The next moi_lm_forward or moi_lm_evaluate forgets the tokens.
+ * Promise   P:lm.pieces.  The logits of moi_lm_evaluate but for the order of sums, in pieces of any size.
+ * Errors    ARG (a token outside the vocabulary; moi_lm_logits: no moi_lm_forward before), SHAPE. */
+MOI_API moi_status moi_lm_forward(moi_lm *lm, const int32_t *tokens, int64_t count);
+MOI_API moi_status moi_lm_logits(moi_lm *lm, int64_t first, int64_t count, float *logits);
+
 /* ---- training data ----------------------------------------------------------------------------------------------- */
 
 /* Text as bytes (token = byte).  A file, or every regular file under a folder in order of path.  Nothing is loaded: windows

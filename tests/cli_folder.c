@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cli_folder.c: what the transcripts in tests/cli need and a shell cannot do.
- *   cli_folder make FOLDER VOCAB SEED        a small model with random weights, F32, at most 64 positions
+ *   cli_folder make FOLDER VOCAB SEED [POSITIONS]   a small model with random weights, F32; 64 positions unless said otherwise
  *   cli_folder read DUMP                     tokens, vocabulary, mean loss of a file of `moiety perplexity --dump-logits`, from its rows
  *   cli_folder slow FOLDER WINDOW STRIDE ID...   mean loss by the definition of --window and --stride, one token at a time
  *   cli_folder same DUMP DUMP                largest difference of two dumps' logits */
@@ -26,13 +26,13 @@ static double nats(const float *z, int64_t vocab, int32_t target)
     return log(sum) + top - (double)z[target];
 }
 
-static void make(moi_ctx *ctx, char **argv)
+static void make(moi_ctx *ctx, int argc, char **argv)
 {
     moi_lm_config c = MOI_LM_CONFIG_INIT;
     moi_lm_options o = MOI_LM_OPTIONS_INIT;
     moi_lm *lm;
     c.vocab_size = atoll(argv[1]), c.hidden_size = 64, c.num_hidden_layers = 2, c.num_attention_heads = 2, c.num_key_value_heads = 1;
-    c.head_dim = 32, c.intermediate_size = 64, c.moe_intermediate_size = 64, c.num_experts = 4, c.max_position_embeddings = 64;
+    c.head_dim = 32, c.intermediate_size = 64, c.moe_intermediate_size = 64, c.num_experts = 4, c.max_position_embeddings = argc > 3 ? atoll(argv[3]) : 64;
     c.initializer_range = 0.3f;
     o.recipe = MOI_RECIPE_F32;
     check(moi_lm_create(&lm, ctx, &c, &o, (uint64_t)atoll(argv[2])));
@@ -119,7 +119,7 @@ int main(int argc, char **argv)
     moi_ctx_config config = MOI_CTX_CONFIG_INIT;
     config.backend = MOI_BACKEND_CPU;
     check(moi_ctx_create(&ctx, &config));
-    if (argc == 5 && !strcmp(argv[1], "make")) make(ctx, argv + 2);
+    if ((argc == 5 || argc == 6) && !strcmp(argv[1], "make")) make(ctx, argc - 2, argv + 2);
     else if (argc == 3 && !strcmp(argv[1], "read")) read_dump(argv[2]);
     else if (argc == 4 && !strcmp(argv[1], "same")) same(argv + 2);
     else if (argc > 6 && !strcmp(argv[1], "slow")) slow(ctx, argc - 2, argv + 2);

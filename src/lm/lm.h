@@ -35,7 +35,8 @@ struct moi_lm {
     void *prepared;
     int64_t prepared_bytes;
     uint64_t prepared_version;
-    moii_exec *eval; /* the last one, for moi_lm_evaluate */
+    moii_exec *eval; /* the last one, for moi_lm_evaluate and moi_lm_forward */
+    int64_t known;   /* rows of eval->final that moi_lm_logits may use */
 };
 
 /* The head in pieces of rows, so that logits stay small. */
@@ -136,6 +137,8 @@ moi_status moii_lm_begin(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config
 moi_status moii_lm_alloc(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config, const moi_lm_options *options);
 /* Refuses a model whose weights are mapped. */
 moi_status moii_check_masters(const moi_lm *lm, const char *call);
+/* lm->eval for batch rows of seq tokens, made larger if it has to be. */
+moi_status moii_eval_exec(moi_lm *lm, int64_t batch, int64_t seq);
 moi_status moii_check_tokens(const moi_lm *lm, const char *call, const int32_t *tokens, int64_t count);
 /* Splits rows of seq + 1 tokens into ids and targets, [batch * seq] each. */
 void moii_split_tokens(const int32_t *tokens, int64_t batch, int64_t seq, int32_t *ids, int32_t *targets);

@@ -121,9 +121,9 @@ void moii_split_tokens(const int32_t *tokens, int64_t batch, int64_t seq, int32_
     }
 }
 
-/* The evaluation exec, made larger if it has to be. */
-static moi_status eval_exec(moi_lm *lm, int64_t batch, int64_t seq)
+moi_status moii_eval_exec(moi_lm *lm, int64_t batch, int64_t seq)
 {
+    lm->known = 0;
     if (lm->eval && lm->eval->max_tokens >= batch * seq && lm->eval->positions >= seq) return MOI_OK;
     moii_exec_free(lm->eval);
     return moii_exec_create(&lm->eval, lm, batch, seq, seq, MOII_EVALUATE);
@@ -137,7 +137,7 @@ moi_status moi_lm_evaluate(moi_lm *lm, const int32_t *tokens, int64_t batch, int
     MOII_REQUIRE(seq <= lm->config.max_position_embeddings, MOI_ERR_SHAPE, "moi_lm_evaluate: seq must be at most %lld (max_position_embeddings), got %lld",
                  (long long)lm->config.max_position_embeddings, (long long)seq);
     MOII_TRY(moii_check_tokens(lm, "moi_lm_evaluate", tokens, batch * (seq + 1)));
-    MOII_TRY(eval_exec(lm, batch, seq));
+    MOII_TRY(moii_eval_exec(lm, batch, seq));
     int32_t *ids = malloc((size_t)(2 * batch * seq) * sizeof *ids);
     MOII_REQUIRE(ids, MOI_ERR_NOMEM, "moi_lm_evaluate: no memory for %lld tokens", (long long)(batch * seq));
     moii_split_tokens(tokens, batch, seq, ids, ids + batch * seq);

@@ -31,9 +31,27 @@ awk -v a="$(field ab perplexity_a)" -v b="$(field ab perplexity_b)" -v p="$(fiel
 # the same folder in two recipes: near, not the same
 expect 0 '"recipe_b": "mx32"' $m diff a a --ids "$ids" --recipe f32 --recipe-b mx32 --json
 awk -v k="$(field out kl)" 'BEGIN { exit !(k > 0 && k < 1) }' || { cat out; fail "MXFP8 is not near FP32"; }
+# what conversion costs
+for format in mxfp8 fp8-block mxfp4; do
+    $m quantize a a-$format --format $format >out 2>&1 || { cat out; fail "quantising to $format"; }
+    expect 0 '"tokens": 59' $m diff a a-$format --ids "$ids" --json
+    field out kl >$format
+    expect 0 "KL(A||B) 0 nats" $m diff a-$format a-$format --ids "$ids"
+done
+awk -v b="$(cat fp8-block)" -v m="$(cat mxfp8)" -v f="$(cat mxfp4)" 'BEGIN { exit !(b > 0 && m > 0 && f > b && f > m) }' ||
+    { cat fp8-block mxfp8 mxfp4; fail "4 bits must cost more than 8, and both something"; }
 expect 0 '"tokens": 20' $m diff a b --ids "$ids" --limit 20 --json
 printf 'some text\n' >text
 expect 0 "9 tokens" $m diff bytes bytes --data text
+# a window of several pieces of logits
+"$folder" make wa 300 1 400 && "$folder" make wb 300 2 400 || fail "no folders were made"
+many=$(awk 'BEGIN { x = 7; for (i = 0; i < 301; i++) { printf "%d ", x; x = (x * 31 + i) % 300 } }')
+for x in wa wb; do
+    expect 0 '"tokens": 300' $m perplexity $x --ids "$many" --window 300 --json
+    field out perplexity
+done >alone
+expect 0 '"tokens": 300' $m diff wa wb --ids "$many" --window 300 --json
+{ field out perplexity_a; field out perplexity_b; } | cmp -s - alone || { cat out alone; fail "perplexities of several pieces"; }
 expect 1 "the vocabularies differ: a has 300 tokens, other has 301" $m diff a other --ids "$ids"
 expect 1 "give token ids with --ids" $m diff a b --data text
 expect 1 "none" $m diff a none --ids "$ids"

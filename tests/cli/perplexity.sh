@@ -40,6 +40,17 @@ for ws in "8 8" "8 3" "16 1" "64 64" "64 5" "5 4" "59 20" "1 1"; do
     expect 0 '"tokens": 59' $m perplexity big --ids @idfile --window "$window" --stride "$stride" --recipe f32 --json
     near "$(loss out)" "$defined" 2e-5 || { cat slow out; fail "window $window, stride $stride from a file"; }
 done
+# more than a window's logits are never held: 300 predictions take several pieces
+"$folder" make wide 300 3 400 || fail "no folder was made"
+many=$(awk 'BEGIN { x = 7; for (i = 0; i < 301; i++) { printf "%d ", x; x = (x * 31 + i) % 300 } }')
+for ws in "300 300" "150 140"; do
+    window=${ws% *} stride=${ws#* }
+    # shellcheck disable=SC2086
+    "$folder" slow wide "$window" "$stride" $many >slow || fail "the definition"
+    expect 0 '"tokens": 300' $m perplexity wide --ids "$many" --window "$window" --stride "$stride" --recipe f32 --json --dump-logits dump
+    near "$(loss out)" "$(sed 's/.* //' slow)" 2e-5 || { cat slow out; fail "window $window, stride $stride"; }
+    near "$("$folder" read dump | sed 's/.* //')" "$(loss out)" 1e-7 || fail "the dumped logits of several pieces have another loss"
+done
 grep -q bits_per_byte out && fail "ids without text have no bytes"
 expect 0 "11 tokens" $m perplexity big --ids "$ids" --limit 11 --dump-logits dump
 "$folder" read dump | grep -q "^11 tokens" || fail "--limit does not limit the dump"

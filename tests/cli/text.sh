@@ -70,9 +70,26 @@ grep -q im_start out && fail "--chat prints the template"
 expect 1 "enable_thinking" $m generate big --chat --prompt a --no-thinking
 expect 1 "the prompt is empty" $m generate big
 expect 1 "the prompt is empty" $m generate big --prompt ""
+# the reference's ids: a line of tests/golden, a conversation
+"$folder" make golden 3072 1 || fail "no folder was made"
+cp "$root"/tests/golden/tokenizer/tokenizer.json "$root"/tests/golden/tokenizer/tokenizer_config.json "$root"/tests/golden/tokenizer/generation_config.json golden
+line="Hello, world! The model's weights are 8 bits wide; don't panic."
+ids=39,68,75,295,11,1213,769,0,1214,1097,812,1233,881,220,23,969,311,758,26,303,269,6,83,323,281,339,13
+expect 0 '"prompt"' $m generate golden --prompt "$line" --tokens 1 --print-ids --json
+tr -d ' \n' <out | grep -qF "\"prompt_ids\":[$ids]" || { cat out; fail "other ids than the reference"; }
+printf '%s' "$line" >line
+expect 0 '"tokens": 26' $m perplexity golden --data line --json
+cp out by_text
+expect 0 '"tokens": 26' $m perplexity golden --ids "$ids" --json
+[ "$(grep '"loss"' out)" = "$(grep '"loss"' by_text)" ] || fail "text and its ids have different losses"
+$m generate golden --prompt "$line" --temperature 0 --tokens 20 --print-ids --ignore-eos >by_text 2>err
+$m generate golden --ids "$ids" --temperature 0 --tokens 20 --print-ids --ignore-eos 2>err | cmp -s - by_text || fail "text and its ids are continued differently"
+expect 0 '"ended"' $m generate golden --chat --no-thinking --prompt Hi --tokens 2 --json
 # text of tokens that are no whole characters is still UTF-8; ids of special tokens and nobody's ids are no text
 if command -v iconv >/dev/null; then
-    $m generate big --prompt line --temperature 5 --tokens 61 2>err | iconv -f UTF-8 -t UTF-8 >/dev/null || fail "the output is no UTF-8"
+    for f in big golden; do
+        $m generate $f --prompt line --temperature 5 --ignore-eos 2>err | iconv -f UTF-8 -t UTF-8 >/dev/null || fail "the output is no UTF-8"
+    done
 fi
 # it ends at the end token of the folder, wherever that is written
 id=$($m generate big --prompt line --temperature 0 --tokens 1 --print-ids 2>err)
