@@ -66,6 +66,23 @@ MOII_INLINE_AVX2 int amax_of32s(moi_dtype in, const void *v, int64_t i, int64_t 
     return _mm_cvtsi128_si32(h);
 }
 
+MOII_INLINE_AVX2 __m256i larger16(__m256i a, __m256i b) { return _mm256_max_epi16(a, b); }
+
+/* amax[0..7]: eight blocks of 32 BF16 values from i.  Three rounds of interleaving two vectors and keeping the larger halves
+ * leave each block's largest in one place of either half of a register. */
+MOII_INLINE_AVX2 void amax_8blocks_bf16(const void *v, int64_t i, unsigned int *amax)
+{
+    const __m256i abs16 = _mm256_set1_epi16(0x7FFF);
+    __m256i m[8];
+    for (int b = 0; b < 8; b++)
+        m[b] = larger16(_mm256_and_si256(load16(v, i + 32 * b), abs16), _mm256_and_si256(load16(v, i + 32 * b + 16), abs16));
+    for (int b = 0; b < 4; b++) m[b] = larger16(_mm256_unpacklo_epi16(m[2 * b], m[2 * b + 1]), _mm256_unpackhi_epi16(m[2 * b], m[2 * b + 1]));
+    for (int b = 0; b < 2; b++) m[b] = larger16(_mm256_unpacklo_epi32(m[2 * b], m[2 * b + 1]), _mm256_unpackhi_epi32(m[2 * b], m[2 * b + 1]));
+    m[0] = larger16(_mm256_unpacklo_epi64(m[0], m[1]), _mm256_unpackhi_epi64(m[0], m[1]));
+    __m128i top = _mm_max_epi16(_mm256_castsi256_si128(m[0]), _mm256_extracti128_si256(m[0], 1));
+    _mm256_storeu_si256((__m256i *)(void *)amax, _mm256_slli_epi32(_mm256_cvtepu16_epi32(top), 16));
+}
+
 /* amax[0..31]: down 32 neighbouring columns from column c */
 MOII_INLINE_AVX2 void amax_lanes32(moi_dtype in, const void *v, int64_t ld, int64_t rows, int64_t c, int *amax)
 {
@@ -179,20 +196,35 @@ MOII_INLINE_AVX2 void find_takes(const codec16 *c, const float *inverse, int64_t
     }
 }
 
-MOII_INLINE_AVX2 __m256i encode16(const codec16 *c, __m256i v, __m256i take)
+/* Codes with 8 bits behind the point to the nearest, ties to even: the even ones lose a last bit, then halves go up. */
+MOII_INLINE_AVX2 __m256i round16(__m256i y)
 {
-    __m256i t = _mm256_subs_epu16(_mm256_and_si256(v, _mm256_set1_epi16(0x7FFF)), take);
-    __m256i power = _mm256_shuffle_epi8(c->table, _mm256_srli_epi16(t, 7));
-    __m256i one = _mm256_or_si256(_mm256_and_si256(t, _mm256_set1_epi16(0x7F)), _mm256_set1_epi16(0x80));
-    __m256i y = _mm256_max_epu16(_mm256_mullo_epi16(one, power), _mm256_sll_epi16(_mm256_subs_epu16(t, c->below), c->up));
-    __m256i odd = _mm256_and_si256(_mm256_srli_epi16(y, 8), _mm256_set1_epi16(1));
-    return _mm256_srli_epi16(_mm256_add_epi16(_mm256_add_epi16(y, _mm256_set1_epi16(0x7F)), odd), 8);
+    __m256i even = _mm256_andnot_si256(_mm256_srli_epi16(y, 8), _mm256_set1_epi16(1));
+    return _mm256_mulhrs_epi16(_mm256_sub_epi16(y, even), _mm256_set1_epi16(128));
 }
 
+MOII_INLINE_AVX2 __m256i normal16(const codec16 *c, __m256i t) { return _mm256_sll_epi16(_mm256_subs_epu16(t, c->below), c->up); }
+
+MOII_INLINE_AVX2 __m256i any16(const codec16 *c, __m256i t)
+{
+    __m256i power = _mm256_shuffle_epi8(c->table, _mm256_srli_epi16(t, 7));
+    __m256i one = _mm256_or_si256(_mm256_and_si256(t, _mm256_set1_epi16(0x7F)), _mm256_set1_epi16(0x80));
+    return _mm256_max_epu16(_mm256_mullo_epi16(one, power), normal16(c, t));
+}
+
+/* Subnormal results are rare in blocks scaled by their largest: 32 values without any take the short way. */
 MOII_INLINE_AVX2 __m256i encode32_bf16(const codec16 *c, const void *v, int64_t i, __m256i take0, __m256i take1)
 {
-    __m256i a = load16(v, i), b = load16(v, i + 16);
-    __m256i q = _mm256_packus_epi16(encode16(c, a, take0), encode16(c, b, take1));
+    const __m256i abs16 = _mm256_set1_epi16(0x7FFF), unit = _mm256_set1_epi16(0x80);
+    __m256i a = load16(v, i), b = load16(v, i + 16), y0, y1;
+    __m256i t0 = _mm256_subs_epu16(_mm256_and_si256(a, abs16), take0), t1 = _mm256_subs_epu16(_mm256_and_si256(b, abs16), take1);
+    __m256i least = _mm256_min_epu16(_mm256_sub_epi16(t0, unit), _mm256_sub_epi16(t1, unit)); /* those that become 0 wrap around */
+    if (__builtin_expect(_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(least, c->below), least)) == -1, 1)) {
+        y0 = normal16(c, t0), y1 = normal16(c, t1);
+    } else {
+        y0 = any16(c, t0), y1 = any16(c, t1);
+    }
+    __m256i q = _mm256_packus_epi16(round16(y0), round16(y1));
     __m256i s = _mm256_and_si256(_mm256_packs_epi16(a, b), c->sign);
     if (c->sign_shift) s = _mm256_srli_epi16(s, c->sign_shift);
     return _mm256_permute4x64_epi64(_mm256_or_si256(_mm256_min_epu8(q, c->max_code), s), 0xD8);

@@ -43,6 +43,19 @@ MOII_INLINE int amax_span(moi_dtype in, const void *v, int64_t i, int64_t end)
     return top;
 }
 
+#if defined(__AVX2__)
+/* Blocks of 32 BF16 values, eight at a time where a row has so many left. */
+static void amax_rows32_bf16(const moii_span *x, unsigned int *amax)
+{
+    int64_t whole = x->cols / 256 * 256;
+    for (int64_t r = 0; r < x->rows; r++) {
+        int64_t at = r * x->ld, i = 0;
+        for (; i < whole; i += 256, amax += 8) amax_8blocks_bf16(x->v, at + i, amax);
+        for (; i < x->cols; i += 32) *amax++ = (unsigned int)amax_span(MOI_BF16, x->v, at + i, at + (i + 32 < x->cols ? i + 32 : x->cols));
+    }
+}
+#endif
+
 MOII_INLINE void amax_blocks(moi_dtype in, const moii_span *x, int64_t block, unsigned int *amax)
 {
     for (int64_t r = 0; r < x->rows; r++)
@@ -53,8 +66,14 @@ MOII_INLINE void amax_blocks(moi_dtype in, const moii_span *x, int64_t block, un
 static void amax_rows(const moii_span *x, int64_t block, unsigned int *amax)
 {
     moii_span k = *x; /* local copies here and below: no store can change them */
-    if (k.in == MOI_BF16 && block == 32) amax_blocks(MOI_BF16, &k, 32, amax);
-    else if (k.in == MOI_BF16) amax_blocks(MOI_BF16, &k, block, amax);
+    if (k.ld == k.cols && k.cols % block == 0) k = (moii_span){ k.in, k.v, 0, 1, k.rows * k.cols, k.ahead }; /* one long row */
+#if defined(__AVX2__)
+    if (k.in == MOI_BF16 && block == 32) {
+        amax_rows32_bf16(&k, amax);
+        return;
+    }
+#endif
+    if (k.in == MOI_BF16) amax_blocks(MOI_BF16, &k, block, amax);
     else if (block == 32) amax_blocks(MOI_F32, &k, 32, amax);
     else amax_blocks(MOI_F32, &k, block, amax);
 }
@@ -102,6 +121,18 @@ static void scale_blocks(moii_scale_rule rule, int rounding, const unsigned int 
         code = code > 0 ? code : 0;
         e[i] = (unsigned char)code;
         inverse[i] = moii_float_of((unsigned int)(254 - code) << 23);
+    }
+}
+
+static void scale_f32(float most, const unsigned int *amax, int64_t n, float *restrict scale, float *restrict inverse)
+{
+    for (int64_t i = 0; i < n; i++) {
+        unsigned int u = amax[i] < 0x7F800000u ? amax[i] : 0x7F7FFFFFu;
+        float s = moii_float_of(u) / most;
+        s = s < 0x1p-126f ? 0x1p-126f : s;
+        s = u ? s : 1.0f;
+        scale[i] = s;
+        inverse[i] = 1.0f / s;
     }
 }
 
@@ -165,28 +196,34 @@ MOII_INLINE void encode_blocks(const moii_codec *c, moi_dtype in, const moii_spa
 }
 
 /* BF16 and powers of two.  (Apart from encode_blocks, so that neither loop's constants push the other's out of registers.) */
-static __attribute__((noinline)) void encode_blocks_bf16(const moii_codec *c, const moii_span *span, int64_t block, const float *inverse,
-                                                         unsigned char *codes, int64_t codes_ld, bool stream)
+MOII_INLINE void encode_blocks_bf16(const codec16 *k, const moii_span *x, int64_t block, const uint16_t *take, unsigned char *codes,
+                                    int64_t codes_ld, bool stream, bool prefetch)
 {
-    enum { TAKES = 256 };
-    moii_span local = *span;
-    const moii_span *x = &local;
-    codec16 k = codec16_of(c);
     int64_t whole = x->cols / 32 * 32, blocks = x->cols / block + (x->cols % block != 0);
-    uint16_t take[TAKES];
-    for (int64_t r = 0; r < x->rows; r++, codes += codes_ld, inverse += blocks) {
-        int64_t at = r * x->ld;
-        for (int64_t b0 = 0, i = 0; b0 < blocks; b0 += TAKES) {
-            int64_t n = blocks - b0 < TAKES ? blocks - b0 : TAKES;
-            find_takes(&k, inverse + b0, n, take);
-            for (int64_t b = 0; b < n; b++)
-                for (int64_t stop = i + block < whole ? i + block : whole; i < stop; i += 32) {
-                    prefetch32(MOI_BF16, x, at + i);
-                    encode_row32_bf16(&k, x->v, at + i, take[b], codes + i, stream);
-                }
-        }
-        if (whole < x->cols) encode_tail(c, MOI_BF16, x, at, whole, x->cols, inverse[blocks - 1], codes);
+    for (int64_t r = 0; r < x->rows; r++, codes += codes_ld, take += blocks) {
+        int64_t at = r * x->ld, i = 0;
+        for (const uint16_t *t = take; i < whole; t++)
+            for (int64_t stop = i + block < whole ? i + block : whole; i < stop; i += 32) {
+                if (prefetch) __builtin_prefetch((const uint16_t *)x->v + x->ahead / 2 + at + i);
+                encode_row32_bf16(k, x->v, at + i, *t, codes + i, stream);
+            }
     }
+}
+
+static __attribute__((noinline)) void encode_rows_bf16(const moii_codec *c, const moii_span *span, int64_t block, const float *inverse,
+                                                       unsigned char *codes, int64_t codes_ld, bool stream)
+{
+    enum { TAKES = 16384 / 32 + 128 };
+    moii_span x = *span;
+    codec16 k = codec16_of(c);
+    uint16_t take[TAKES];
+    int64_t blocks = x.cols / block + (x.cols % block != 0), whole = x.cols / 32 * 32;
+    find_takes(&k, inverse, x.rows * blocks, take);
+    if (block == 32 && stream && x.ahead) encode_blocks_bf16(&k, &x, 32, take, codes, codes_ld, true, true);
+    else if (block == 32 && !x.ahead) encode_blocks_bf16(&k, &x, 32, take, codes, codes_ld, stream, false);
+    else encode_blocks_bf16(&k, &x, block, take, codes, codes_ld, stream, x.ahead != 0);
+    for (int64_t r = 0; whole < x.cols && r < x.rows; r++)
+        encode_tail(c, MOI_BF16, &x, r * x.ld, whole, x.cols, inverse[(r + 1) * blocks - 1], codes + r * codes_ld);
 }
 #else
 MOII_INLINE void encode_blocks(const moii_codec *c, moi_dtype in, const moii_span *x, int64_t block, const float *inverse,
@@ -207,7 +244,7 @@ static void encode_rows(const moii_codec *c, const moii_span *x, int64_t block, 
     if (((uintptr_t)codes | (uintptr_t)codes_ld) % 64 != 0) stream = false;
 #if defined(__AVX2__)
     if (s.in == MOI_BF16 && k.pow2) {
-        encode_blocks_bf16(&k, &s, block, inverse, codes, codes_ld, stream);
+        encode_rows_bf16(&k, &s, block, inverse, codes, codes_ld, stream);
         return;
     }
 #endif
@@ -312,6 +349,10 @@ static void copy_rows(const unsigned char *from, int64_t from_ld, int64_t rows, 
     (void)stream;
     for (int64_t r = 0; r < rows; r++, from += from_ld, to += to_ld) {
 #if defined(__AVX2__)
+        if (lines == 0 && bytes % 32 == 0) { /* short rows: cheaper than calls */
+            for (int64_t i = 0; i < bytes; i += 32) store32(to + i, _mm256_loadu_si256((const __m256i *)(const void *)(from + i)));
+            continue;
+        }
         stream_lines(to, from, lines);
 #endif
         memcpy(to + lines, from + lines, (size_t)(bytes - lines));
@@ -360,7 +401,7 @@ static void narrow_odd(const float *v, int64_t n, uint16_t *restrict out)
     }
 }
 
-static const moii_quant_loops moii_quant_loops_here = { amax_rows, encode_rows, outside, scale_blocks, amax_cols, encode_cols, transpose,
+static const moii_quant_loops moii_quant_loops_here = { amax_rows, encode_rows, outside, scale_blocks, scale_f32, amax_cols, encode_cols, transpose,
                                                      copy_rows, fence, widen, narrow,
                                                      narrow_odd };
 

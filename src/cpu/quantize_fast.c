@@ -19,6 +19,7 @@ typedef struct job {
     uint32_t want;
     bool narrow; /* tiles of 128 x 128, else contiguous pieces of rows */
     bool ragged, odd;
+    bool pieces; /* column-wise blocks of 32: tiles are read and quantised in pieces of 32 rows */
     int64_t strip_rows, strips, bundle, bundles, chunk_cols, chunks, ahead;
 } job;
 
@@ -39,27 +40,66 @@ static strip find_strip(const job *j, int64_t i)
     return (strip){ from, moii_min(from + MOII_TILE, end), start / width + g + (from - start) / width, g < groups };
 }
 
+/* Asks for lines from..to-1 of a matrix, `bytes` of each. */
+static void ask_for(const char *at, int64_t stride, int64_t bytes, int64_t from, int64_t to)
+{
+    for (int64_t r = from; r < to; r++)
+        for (int64_t c = 0; c < bytes; c += 64) __builtin_prefetch(at + r * stride + c);
+}
+
 /* A dense copy of the tile, which then is the tile: in matrices whose rows are a power of two apart, a tile's lines would
  * fight for the same places in the caches.  The copy is BF16, rounded to odd, where the results allow it. */
 static void copy_tile(moii_tile *t, bool odd, void *to)
 {
-    enum { ROWS_AHEAD = 4 };
     const moii_quant_loops *loops = t->loops;
     moi_dtype in = t->x.in, made = odd || in == MOI_BF16 ? MOI_BF16 : MOI_F32;
     int64_t cols = t->x.cols, bytes = moi_row_bytes(in, cols), stride = moi_row_bytes(in, t->x.ld), out_bytes = moi_row_bytes(made, cols);
     float row[MOII_TILE];
-    for (int64_t r = 0; r < t->x.rows; r++) {
-        const char *v = (const char *)t->x.v + r * stride, *ahead = v + ROWS_AHEAD * stride;
-        if (r + ROWS_AHEAD >= t->x.rows) ahead += t->x.ahead - t->x.rows * stride;
-        for (int64_t c = 0; c < bytes; c += 64) __builtin_prefetch(ahead + c);
+    if (in == made) loops->copy((const unsigned char *)t->x.v, stride, t->x.rows, bytes, (unsigned char *)to, out_bytes, false);
+    for (int64_t r = 0; in != made && r < t->x.rows; r++) {
+        const char *v = (const char *)t->x.v + r * stride;
         char *out = (char *)to + r * out_bytes;
-        if (in == made) memcpy(out, v, (size_t)bytes);
-        else if (in == MOI_F32) loops->narrow_odd((const float *)(const void *)v, cols, (uint16_t *)(void *)out);
+        if (in == MOI_F32) loops->narrow_odd((const float *)(const void *)v, cols, (uint16_t *)(void *)out);
         else loops->widen(in, v, cols, odd ? row : (float *)(void *)out);
         if (in == MOI_F16 && odd) loops->narrow_odd(row, cols, (uint16_t *)(void *)out);
     }
     if (odd && in != MOI_BF16) t->exact.data = t->x.v;
     t->x = (moii_span){ made, to, cols, t->x.rows, cols, 0 };
+}
+
+/* Piece by piece: read, quantise along rows, quantise down columns, while the piece is in the nearest cache.  The next piece is
+ * asked for in between, a few lines at a time: memory and arithmetic then work at the same time. */
+static void quantize_pieces(const job *j, moii_tile *t, const moii_sink *row, const moii_sink *col, int64_t block)
+{
+    enum { PIECE = MOII_MX_BLOCK, PART = PIECE / 4 };
+    uint32_t copy[PIECE * MOII_TILE];
+    moii_turned turned;
+    const moii_tile whole = *t;
+    int64_t stride = moi_row_bytes(t->x.in, t->x.ld), bytes = moi_row_bytes(t->x.in, t->x.cols);
+    for (int64_t r = 0; r < whole.x.rows; r += PIECE) {
+        moii_tile piece = whole;
+        const char *next = (const char *)whole.x.v + (r + PIECE < whole.x.rows ? (r + PIECE) * stride : whole.x.ahead);
+        piece.r0 += r;
+        piece.x.v = (const char *)whole.x.v + r * stride;
+        piece.x.rows = moii_min(PIECE, whole.x.rows - r);
+        copy_tile(&piece, j->odd, copy);
+        ask_for(next, stride, bytes, 0, PART);
+        if (j->want & MOI_WANT_ROWWISE) {
+            moii_tile half = piece;
+            half.x.rows = moii_min(PIECE / 2, piece.x.rows);
+            moii_tile_rowwise(&half, row);
+            ask_for(next, stride, bytes, PART, 2 * PART);
+            half.x.v = (const char *)piece.x.v + moi_row_bytes(piece.x.in, half.x.rows * piece.x.ld);
+            half.r0 += half.x.rows;
+            if (half.exact.data) half.exact.data = (const char *)half.exact.data + half.x.rows * stride;
+            half.x.rows = piece.x.rows - half.x.rows;
+            moii_tile_rowwise(&half, row);
+        }
+        ask_for(next, stride, bytes, j->want & MOI_WANT_ROWWISE ? 2 * PART : PART, 3 * PART);
+        moii_turned_add(&piece, col, r, &turned);
+        ask_for(next, stride, bytes, 3 * PART, PIECE);
+    }
+    moii_turned_store(t, col, block, &turned);
 }
 
 static void quantize_tile(const job *j, int64_t batch, strip s, int64_t chunk, int64_t ahead)
@@ -70,17 +110,16 @@ static void quantize_tile(const job *j, int64_t batch, strip s, int64_t chunk, i
                     { NULL, j->d->in, ld, false }, s.from, c0 };
     const char *base = (const char *)j->a->in.data + batch * j->a->rows * moi_row_bytes(t.x.in, ld);
     t.x.v = base + moi_row_bytes(t.x.in, s.from * ld + c0);
+    moii_sink row = moii_sink_at(&j->row, batch), col = moii_sink_at(&j->col, batch);
+    if (j->pieces && s.owned) {
+        quantize_pieces(j, &t, &row, &col, s.block);
+        return;
+    }
     float copy[MOII_TILE_VALUES];
     if (j->narrow) copy_tile(&t, j->odd, copy);
-    if (j->want & MOI_WANT_ROWWISE) {
-        moii_sink row = moii_sink_at(&j->row, batch);
-        moii_tile_rowwise(&t, &row);
-    }
-    if (j->want & MOI_WANT_COLWISE) {
-        moii_sink col = moii_sink_at(&j->col, batch);
-        if (s.owned) moii_tile_colwise(&t, &col, s.block);
-        else moii_tile_clear(&t, &col);
-    }
+    if (j->want & MOI_WANT_ROWWISE) moii_tile_rowwise(&t, &row);
+    if (j->want & MOI_WANT_COLWISE && s.owned) moii_tile_colwise(&t, &col, s.block);
+    else if (j->want & MOI_WANT_COLWISE) moii_tile_clear(&t, &col);
 }
 
 /* Some strips of one chunk: the column-wise result then grows by more than a strip while its pages are at hand. */
@@ -102,6 +141,8 @@ static void quantize_pass(job *j, uint32_t want, bool ragged, int threads)
     j->ragged = ragged;
     j->odd = (!(want & MOI_WANT_ROWWISE) || moii_sink_takes_odd(&j->d->rowwise)) &&
              (!(want & MOI_WANT_COLWISE) || moii_sink_takes_odd(&j->d->colwise));
+    bool rows_in_pieces = !(want & MOI_WANT_ROWWISE) || j->row.format->block != MOI_BLOCK_SQUARE;
+    j->pieces = want & MOI_WANT_COLWISE && j->col.width == MOII_MX_BLOCK && rows_in_pieces;
     j->strip_rows = narrow ? MOII_TILE : 4;
     j->chunk_cols = narrow ? MOII_TILE : 1024;
     j->ahead = moi_row_bytes(j->d->in, j->chunk_cols);

@@ -47,6 +47,7 @@ typedef struct moii_span {
 } moii_span;
 
 typedef struct moii_quant_loops {
+    /* A span has at most 16384 values. */
     /* Codes with `stream` go around the caches where they can: for results that would not stay in them.  `fence` ends it. */
     /* amax[r * blocks + b] = largest magnitude bits of v[r][b * block ...]; blocks = ceil(cols / block) */
     void (*amax)(const moii_span *x, int64_t block, unsigned int *amax);
@@ -56,6 +57,8 @@ typedef struct moii_quant_loops {
     bool (*outside)(const unsigned int *amax, int64_t n, unsigned int tiny);
     /* mx32: e[i] = E8M0 code for finite amax[i], by moii_e8m0_from_amax, and inverse[i] = 2^(127 - e[i]) */
     void (*scale)(moii_scale_rule rule, int rounding, const unsigned int *amax, int64_t n, unsigned char *e, float *inverse);
+    /* blk128: scale[i] = amax[i] / most, at least 2^-126, and 1 for 0; inverse[i] = 1 / scale[i] */
+    void (*scale_f32)(float most, const unsigned int *amax, int64_t n, float *scale, float *inverse);
     /* the same down columns, one maximum and one inverse each */
     void (*amax_cols)(const moii_span *x, unsigned int *amax);
     void (*encode_cols)(const moii_codec *c, const moii_span *x, const float *inverse, unsigned char *codes, int64_t codes_ld);

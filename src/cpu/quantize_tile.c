@@ -61,16 +61,15 @@ static moii_block any_block(const moii_tile *t, const moii_sink *s, int64_t r, i
     return moii_block_of(s->format, amax);
 }
 
-/* Scales of n blocks as they will be stored, and inverses; those of blocks that need care mean nothing. */
-typedef union scale_run {
-    unsigned char e8m0[MOII_TILE_BLOCKS];
-    float f32[MOII_TILE_BLOCKS];
-} scale_run;
-
-static void find_scales(const moii_tile *t, const moii_sink *s, const unsigned int *amax, int64_t n, scale_run *scales, float *inverse)
+/* n scales, and their inverses; those of blocks that need care mean nothing. */
+static void find_scales(const moii_tile *t, const moii_sink *s, const unsigned int *amax, int64_t n, moii_scale_run *scales, float *inverse)
 {
     if (s->width == MOII_MX_BLOCK) {
         t->loops->scale(s->rule, (int)s->format->round, amax, n, scales->e8m0, inverse);
+        return;
+    }
+    if (!(s->format->flags & MOI_SCALE_POW2)) {
+        t->loops->scale_f32((float)moii_dtype(s->format->elem)->max, amax, n, scales->f32, inverse);
         return;
     }
     for (int64_t i = 0; i < n; i++) {
@@ -79,19 +78,20 @@ static void find_scales(const moii_tile *t, const moii_sink *s, const unsigned i
     }
 }
 
-static void set_scale(const moii_sink *s, scale_run *scales, int64_t i, unsigned int bits)
+static void set_scale(const moii_sink *s, moii_scale_run *scales, int64_t i, unsigned int bits)
 {
     if (s->width == MOII_MX_BLOCK) scales->e8m0[i] = (unsigned char)bits;
     else scales->f32[i] = moii_float_of(bits);
 }
 
 /* n scales from `first` of the run go to row `row`, blocks from `block`. */
-static void store_scales(const moii_sink *s, const scale_run *scales, int64_t first, int64_t n, int64_t row, int64_t block)
+static void store_scales(const moii_sink *s, const moii_scale_run *scales, int64_t first, int64_t n, int64_t row, int64_t block)
 {
     bool mx = s->width == MOII_MX_BLOCK;
     if (s->format->layout == MOI_LAYOUT_ROW) {
         int64_t i = row * s->scale_row + block;
-        if (mx) memcpy((unsigned char *)s->scale + i, scales->e8m0 + first, (size_t)n);
+        if (mx && n == MOII_TILE / MOII_MX_BLOCK) memcpy((unsigned char *)s->scale + i, scales->e8m0 + first, MOII_TILE / MOII_MX_BLOCK);
+        else if (mx) memcpy((unsigned char *)s->scale + i, scales->e8m0 + first, (size_t)n);
         else memcpy((float *)s->scale + i, scales->f32 + first, (size_t)n * sizeof(float));
         return;
     }
@@ -122,7 +122,7 @@ static char *place(const moii_sink *s, int64_t row, int64_t col) { return s->dat
 /* ---- along rows ---- */
 
 /* Blocks that need care, again. */
-static void redo_rows(const moii_tile *t, const moii_sink *s, const unsigned int *amax, scale_run *scales, unsigned char *codes, int64_t ld)
+static void redo_rows(const moii_tile *t, const moii_sink *s, const unsigned int *amax, moii_scale_run *scales, unsigned char *codes, int64_t ld)
 {
     for (int64_t r = 0, i = 0; r < t->x.rows; r++)
         for (int64_t c = 0; c < t->x.cols; c += s->width, i++) {
@@ -138,7 +138,7 @@ static void vector_rows(const moii_tile *t, const moii_sink *s)
 {
     unsigned int amax[MOII_TILE_BLOCKS];
     float inverse[MOII_TILE_BLOCKS];
-    scale_run scales;
+    moii_scale_run scales;
     unsigned char bytes[MOII_TILE_VALUES];
     bool whole = s->bits == 8;
     unsigned char *codes = whole ? (unsigned char *)place(s, t->r0, t->c0) : bytes;
@@ -156,29 +156,27 @@ static void vector_rows(const moii_tile *t, const moii_sink *s)
 
 /* ---- down columns: codes of the tile, one per byte, then turned ---- */
 
-static void store_turned(const moii_tile *t, const moii_sink *s, const unsigned char *codes)
+static void store_turned(const moii_tile *t, const moii_sink *s, const unsigned char *turned)
 {
     int64_t rows = t->x.rows, cols = t->x.cols;
-    unsigned char turned[MOII_TILE_VALUES];
-    t->loops->transpose(codes, MOII_TILE, rows, cols, turned, MOII_TILE);
     if (s->bits == 8) t->loops->copy(turned, MOII_TILE, cols, rows, (unsigned char *)place(s, t->c0, t->r0), s->stride, s->stream);
     else
         for (int64_t c = 0; c < cols; c++) pack(turned + c * MOII_TILE, rows, s->bits, (unsigned char *)place(s, t->c0 + c, t->r0));
 }
 
-static void redo_cols(const moii_tile *t, const moii_sink *s, int64_t r, int64_t rows, const unsigned int *amax, scale_run *scales,
+static void redo_cols(const moii_tile *t, const moii_sink *s, int64_t r, int64_t rows, const unsigned int *amax, moii_scale_run *scales,
                       unsigned char *codes)
 {
     for (int64_t c = 0; c < t->x.cols; c++) {
         if (!need_care(t, s, &amax[c], 1)) continue;
         moii_block b = any_block(t, s, r, rows, c, 1);
         set_scale(s, scales, c, b.scale);
-        for (int64_t i = r; i < r + rows; i++) codes[i * MOII_TILE + c] = (unsigned char)moii_block_encode(s->format, b, tile_value(t, i, c));
+        for (int64_t i = r; i < r + rows; i++) codes[(i - r) * MOII_TILE + c] = (unsigned char)moii_block_encode(s->format, b, tile_value(t, i, c));
     }
 }
 
 /* A column's scales lie together in layouts ROW and TILED, a block's in layout COL. */
-static void store_col_scales(const moii_tile *t, const moii_sink *s, const scale_run *scales, int64_t first, int64_t blocks)
+static void store_col_scales(const moii_tile *t, const moii_sink *s, const moii_scale_run *scales, int64_t first, int64_t blocks)
 {
     bool mx = s->width == MOII_MX_BLOCK;
     for (int64_t b = 0; b < blocks && s->format->layout == MOI_LAYOUT_COL; b++) {
@@ -194,24 +192,35 @@ static void store_col_scales(const moii_tile *t, const moii_sink *s, const scale
         for (int64_t b = 0; b < blocks; b++) put_scale(s, t->c0 + c, first + b, mx ? scales[b].e8m0[c] : moii_bits_of(scales[b].f32[c]));
 }
 
-static void vector_cols(const moii_tile *t, const moii_sink *s, int64_t first)
+void moii_turned_add(const moii_tile *t, const moii_sink *s, int64_t row, moii_turned *turned)
 {
     unsigned int amax[MOII_TILE];
     float inverse[MOII_TILE];
-    scale_run scales[MOII_TILE / MOII_MX_BLOCK];
     unsigned char codes[MOII_TILE_VALUES];
-    int64_t blocks = 0;
-    for (int64_t r = 0; r < t->x.rows; r += s->width, blocks++) {
+    for (int64_t r = 0; r < t->x.rows; r += s->width) {
+        moii_scale_run *scales = &turned->scales[(row + r) / s->width];
         moii_span x = t->x;
         x.v = (const char *)x.v + moi_row_bytes(x.in, r * x.ld);
         x.rows = moii_min(s->width, x.rows - r);
         t->loops->amax_cols(&x, amax);
-        find_scales(t, s, amax, x.cols, &scales[blocks], inverse);
-        t->loops->encode_cols(&s->codec, &x, inverse, codes + r * MOII_TILE, MOII_TILE);
-        if (need_care(t, s, amax, x.cols)) redo_cols(t, s, r, x.rows, amax, &scales[blocks], codes);
+        find_scales(t, s, amax, x.cols, scales, inverse);
+        t->loops->encode_cols(&s->codec, &x, inverse, codes, MOII_TILE);
+        if (need_care(t, s, amax, x.cols)) redo_cols(t, s, r, x.rows, amax, scales, codes);
+        t->loops->transpose(codes, MOII_TILE, x.rows, x.cols, turned->codes + row + r, MOII_TILE);
     }
-    store_col_scales(t, s, scales, first, blocks);
-    store_turned(t, s, codes);
+}
+
+void moii_turned_store(const moii_tile *t, const moii_sink *s, int64_t block, const moii_turned *turned)
+{
+    store_col_scales(t, s, turned->scales, block, moii_ceil_div(t->x.rows, s->width));
+    store_turned(t, s, turned->codes);
+}
+
+static void vector_cols(const moii_tile *t, const moii_sink *s, int64_t block)
+{
+    moii_turned turned;
+    moii_turned_add(t, s, 0, &turned);
+    moii_turned_store(t, s, block, &turned);
 }
 
 /* ---- 128x128: one block ---- */
@@ -233,7 +242,10 @@ static void square(const moii_tile *t, const moii_sink *s, bool turned)
     else
         for (int64_t r = 0; r < t->x.rows; r++)
             for (int64_t c = 0; c < t->x.cols; c++) codes[r * ld + c] = (unsigned char)moii_block_encode(s->format, block, tile_value(t, r, c));
-    if (turned) store_turned(t, s, codes);
+    if (!turned) return;
+    unsigned char across[MOII_TILE_VALUES];
+    t->loops->transpose(codes, MOII_TILE, t->x.rows, t->x.cols, across, MOII_TILE);
+    store_turned(t, s, across);
 }
 
 /* ---- plain results ---- */

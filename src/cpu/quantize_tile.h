@@ -10,6 +10,12 @@
 
 enum { MOII_TILE = 128, MOII_TILE_VALUES = MOII_TILE * MOII_TILE, MOII_TILE_BLOCKS = MOII_TILE_VALUES / MOII_MX_BLOCK + MOII_TILE };
 
+/* Scales of blocks as they will be stored. */
+typedef union moii_scale_run {
+    unsigned char e8m0[MOII_TILE_BLOCKS];
+    float f32[MOII_TILE_BLOCKS];
+} moii_scale_run;
+
 /* Where one direction's result goes: rows x cols as stored. */
 typedef struct moii_sink {
     const moi_format *format;
@@ -47,6 +53,14 @@ typedef struct moii_tile {
 void moii_tile_rowwise(const moii_tile *tile, const moii_sink *sink);
 /* At most 128 rows and columns.  `block`: the scale block of the tile's first row, r0 / width unless ragged. */
 void moii_tile_colwise(const moii_tile *tile, const moii_sink *sink, int64_t block);
+/* The same for vectors in pieces, so that each can be read, quantised and turned while it is in the nearest cache: a piece of
+ * whole blocks (or the last rows) from row `row` of the tile, then all of it to its place. */
+typedef struct moii_turned {
+    unsigned char codes[MOII_TILE_VALUES]; /* [cols][rows] */
+    moii_scale_run scales[MOII_TILE / MOII_MX_BLOCK];
+} moii_turned;
+void moii_turned_add(const moii_tile *piece, const moii_sink *sink, int64_t row, moii_turned *turned);
+void moii_turned_store(const moii_tile *tile, const moii_sink *sink, int64_t block, const moii_turned *turned);
 /* Zero codes where moii_tile_colwise would write codes. */
 void moii_tile_clear(const moii_tile *tile, const moii_sink *sink);
 
