@@ -428,6 +428,15 @@ static void test_resume_from_states(void **state)
         assert_int_equal(r.files_kept, left[i].kept);
         same_folders("whole", "out");
     }
+    /* a folder that was complete is no model while a file of it is made again */
+    char in[320];
+    strcpy(in, moit_path("in"));
+    snprintf(path, sizeof path, "%s/" B, moit_path("out"));
+    unlink(path);
+    breaker b = { .at = 1 };
+    assert_true(has_file(moit_path("out"), "config.json"));
+    moit_refused(broken(in, moit_path("out"), &b, 1), MOI_ERR_CANCELLED, "stopped at tensor");
+    assert_false(has_file(moit_path("out"), "config.json"));
 }
 
 static int64_t peak_bytes(void)

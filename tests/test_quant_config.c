@@ -22,7 +22,7 @@ static moii_quant_config *parse(const char *text)
 
 /* As the hub's folders have them: a dense FP8 one, a converted one, two of compressed-tensors, one with experts in blocks. */
 #define FP8 "{\"quantization_config\": {\"activation_scheme\": \"dynamic\", \"fmt\": \"e4m3\", \"quant_method\": \"fp8\", \"weight_block_size\": [128, 128]," \
-            "\"modules_to_not_convert\": [\"lm_head\", \"model.layers.0.input_layernorm\", \"model.layers.0.mlp.gate\", \"model.layers.1\"]}}"
+            "\"modules_to_not_convert\": [\"lm_head\", \"ate_proj\", \"model.layers.0.input_layernorm\", \"model.layers.0.mlp.gate\", \"model.layers.1\"]}}"
 #define FP8_SHORT "{\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128], \"scale_fmt\": \"ue8m0\"," \
                   "\"ignored_layers\": [\"self_attn\"], \"modules_to_not_convert\": null}}"
 #define MODELOPT "{\"quantization_config\": {\"ignore\": [\"lm_head\", \"model.layers.0.self_attn*\"], \"quant_algo\": \"MXFP8\", \"kv_cache_scheme\":" \
@@ -36,7 +36,7 @@ static moii_quant_config *parse(const char *text)
     "\"targets\": " targets ", \"weights\": {\"actorder\": null, \"block_structure\": null, \"dynamic\": false, \"group_size\": 32, \"num_bits\": " bits "," \
     "\"observer\": \"memoryless_minmax\", \"observer_kwargs\": {}, \"scale_dtype\": \"torch.uint8\", \"strategy\": \"group\", \"symmetric\": true," \
     "\"type\": \"float\", \"zp_dtype\": \"torch.uint8\"}}}}}"
-#define CT8 CT("mxfp8-quantized", "8", "[\"Linear\"]", "[\"lm_head\", \"re:.*mlp\\\\.gate$\", \"model.layers.0.self_attn.q_proj\"]")
+#define CT8 CT("mxfp8-quantized", "8", "[\"Linear\"]", "[\"lm_head\", \"re:.*mlp\\\\.gate$\", \"re:gate_proj\", \"model.layers.0.self_attn.q_proj\"]")
 #define CT4 CT("mxfp4-pack-quantized", "4", "[\"re:.*experts\\\\.[0-9]+\\\\.(gate|up|down)_proj$\"]", "[]")
 #define BLOCKS \
     "{\"quantization_config\": {\"quant_method\": \"mxfp4\", \"modules_to_not_convert\": [\"model.layers.*.self_attn\", \"model.layers.*.mlp.router\"," \
