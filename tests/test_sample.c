@@ -3,7 +3,9 @@
 #include "support.h"
 
 #include <math.h>
+#include <stdlib.h>
 
+#include "../src/lm/random.h"
 #include "moiety_lm.h"
 
 enum { DRAWS = 40000 };
@@ -97,6 +99,65 @@ static void test_same_seed_same_tokens(void **state)
     assert_true(differs);
 }
 
+/* ---- against sorting everything ---------------------------------------------------------------------------------- */
+
+typedef struct pair { float logit; int32_t id; } pair;
+
+static int by_logit(const void *a_, const void *b_)
+{
+    const pair *a = a_, *b = b_;
+    if (a->logit > b->logit || a->logit < b->logit) return a->logit > b->logit ? -1 : 1;
+    return a->id - b->id;
+}
+
+static int32_t sorted_sample(const float *logits, int64_t vocab, const moi_sampling *s)
+{
+    pair *c = malloc((size_t)vocab * sizeof *c);
+    int64_t n = 0, kept = 0;
+    for (int64_t i = 0; i < vocab; i++)
+        if (isfinite(logits[i])) c[n++] = (pair){ logits[i], (int32_t)i };
+    qsort(c, (size_t)n, sizeof *c, by_logit);
+    if (s->top_k > 0 && s->top_k < n) n = s->top_k;
+    double all = 0, total = 0;
+    for (int64_t i = 0; i < n; i++) all += exp(((double)c[i].logit - (double)c[0].logit) / (double)s->temperature);
+    while (kept < n && total < (double)s->top_p * all) total += exp(((double)c[kept++].logit - (double)c[0].logit) / (double)s->temperature);
+    double u = moii_unit(moii_mix(s->state)) * total;
+    int64_t i = 0;
+    for (; i + 1 < kept; i++)
+        if ((u -= exp(((double)c[i].logit - (double)c[0].logit) / (double)s->temperature)) < 0) break;
+    const int32_t id = c[i].id;
+    free(c);
+    return id;
+}
+
+static void test_sorted(void **state)
+{
+    (void)state;
+    enum { VOCAB = 5000 };
+    static const moi_sampling cases[] = {
+        { sizeof(moi_sampling), 1, 0, 1, 1 },     { sizeof(moi_sampling), 1, 0, 0.95f, 2 },  { sizeof(moi_sampling), 0.6f, 20, 0.95f, 3 },
+        { sizeof(moi_sampling), 5, 1, 1, 4 },     { sizeof(moi_sampling), 30, 0, 0.999f, 5 }, { sizeof(moi_sampling), 30, 4999, 1, 6 },
+        { sizeof(moi_sampling), 2, 6000, 0.5f, 7 }, { sizeof(moi_sampling), 1e6f, 0, 1, 8 },
+    };
+    moit_rng rng = moit_seed("sorted", 0);
+    float *logits = moit_alloc(VOCAB * 4);
+    for (int round = 0; round < 60; round++) {
+        const int64_t vocab = round % 3 == 2 ? 1 + moit_below(&rng, 9) : VOCAB;
+        moit_fill_normal(&rng, logits, vocab, 3);
+        if (round % 2) /* many ties, and tokens that may not be chosen */
+            for (int64_t i = 0; i < vocab; i++) logits[i] = i && moit_below(&rng, 5) == 0 ? -INFINITY : rintf(logits[i]);
+        for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+            moi_sampling s = cases[k];
+            s.state += (uint64_t)round * 1000;
+            const int32_t want = sorted_sample(logits, vocab, &s);
+            int32_t got = -1;
+            moit_ok(moi_sample(logits, vocab, &s, &got));
+            if (got != want) fail_msg("round %d, case %d: token %d, want %d", round, (int)k, got, want);
+        }
+    }
+    moit_free(logits);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -119,7 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy), cmocka_unit_test(test_distribution), cmocka_unit_test(test_ties_and_extremes),
-        cmocka_unit_test(test_same_seed_same_tokens), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_same_seed_same_tokens), cmocka_unit_test(test_sorted), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
