@@ -38,6 +38,9 @@ static moii_quant_config *parse(const char *text)
     "\"type\": \"float\", \"zp_dtype\": \"torch.uint8\"}}}}}"
 #define CT8 CT("mxfp8-quantized", "8", "[\"Linear\"]", "[\"lm_head\", \"re:.*mlp\\\\.gate$\", \"re:gate_proj\", \"model.layers.0.self_attn.q_proj\"]")
 #define CT4 CT("mxfp4-pack-quantized", "4", "[\"re:.*experts\\\\.[0-9]+\\\\.(gate|up|down)_proj$\"]", "[]")
+/* what Python's dialect has beyond POSIX, and an expression that never ends */
+#define CT_PYTHON CT("mxfp8-quantized", "8", "[\"Linear\"]", \
+    "[\"re:(?!.*experts).*\", \"re:.*layers\\\\.(?:7|1\\\\d)\\\\.\", \"re:(.*.*.*.*.*.*.*.*.*.*)*!\"]")
 #define BLOCKS \
     "{\"quantization_config\": {\"quant_method\": \"mxfp4\", \"modules_to_not_convert\": [\"model.layers.*.self_attn\", \"model.layers.*.mlp.router\"," \
     "\"model.embed_tokens\", \"lm_head\", \"model.layers.7.mlp\"]}}"
@@ -59,6 +62,7 @@ static const struct { const char *config; moii_quant_kind kind; moi_recipe recip
     { CT8, MOII_QUANT_CT_MXFP8, MOI_RECIPE_MX32, MOI_E4M3, { EXPERT(0), KEY(0), "model.layers.0.mlp.gate_proj.weight", QUERY(1) },
       { QUERY(0), GATE(0), GATE(47), "lm_head.weight" } },
     { CT4, MOII_QUANT_CT_MXFP4, MOI_RECIPE_MX32, MOI_E2M1, { EXPERT(0), EXPERT(47) }, { QUERY(0), GATE(0), "lm_head.weight" } },
+    { CT_PYTHON, MOII_QUANT_CT_MXFP8, MOI_RECIPE_MX32, MOI_E4M3, { EXPERT(0), EXPERT(47) }, { QUERY(0), EXPERT(7), EXPERT(19), "lm_head.weight" } },
     { BLOCKS, MOII_QUANT_BLOCKS_MXFP4, MOI_RECIPE_MX32, MOI_E2M1, { PACKED(0), PACKED(17), "model.layers.1.mlp.experts.down_proj" },
       { QUERY(0), EXPERT(0), "lm_head.weight", PACKED(7) } },
 };

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "module_list.h"
 
-#include <ctype.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include <fnmatch.h>
-#include <regex.h>
-#include <stdio.h>
+#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "safetensors.h"
 #include "status.h"
 
-enum { NAME_MAX_BYTES = 512 };
+/* An expression that takes more steps than this on one name matches nothing: the types of the tensors then show the difference. */
+enum { NAME_MAX_BYTES = 512, STEPS = 100000 };
 
 struct moii_module_list {
     moii_module_rule rule;
     json_t *names; /* a set: lists have an entry for each layer, and are asked for each of some 20,000 weights */
     char **patterns;
-    regex_t *expressions;
+    pcre2_code **expressions;
+    pcre2_match_context *limits;
     int pattern_count, expression_count;
 };
 
@@ -38,41 +39,41 @@ void moii_module_list_free(moii_module_list *l)
 {
     if (!l) return;
     for (int i = 0; i < l->pattern_count; i++) free(l->patterns[i]);
-    for (int i = 0; i < l->expression_count; i++) regfree(&l->expressions[i]);
+    for (int i = 0; i < l->expression_count; i++) pcre2_code_free(l->expressions[i]);
+    pcre2_match_context_free(l->limits);
     free(l->patterns);
     free(l->expressions);
     json_decref(l->names);
     free(l);
 }
 
-/* POSIX reads some of what these lists are written in (Python's dialect) differently without complaining, so such are refused:
- * groups with (?, and classes such as \d. */
-static bool is_common(const char *text)
-{
-    for (const char *p = text; *p; p++) {
-        if (p[0] == '(' && p[1] == '?') return false;
-        if (p[0] == '\\' && p[1] && isalnum((unsigned char)*++p) && !strchr("wWsSbB", *p)) return false;
-    }
-    return true;
-}
-
+/* Python's re.match, which these entries are written for: anchored at the start only. */
 static moi_status add_expression(moii_module_list *l, const char *where, const char *field, const char *text)
 {
-    char shown[MOII_ST_SHOWN], reason[64] = "a regular expression of the dialect common to POSIX and Python";
-    size_t size = strlen(text) + 4;
-    regex_t *grown = realloc(l->expressions, (size_t)(l->expression_count + 1) * sizeof *grown);
+    char shown[MOII_ST_SHOWN];
+    PCRE2_UCHAR reason[128] = "";
+    int error;
+    PCRE2_SIZE at;
+    if (!l->limits && (l->limits = pcre2_match_context_create(NULL))) pcre2_set_match_limit(l->limits, STEPS);
+    pcre2_code **grown = realloc(l->expressions, (size_t)(l->expression_count + 1) * sizeof *grown);
     if (grown) l->expressions = grown;
-    char *anchored = malloc(size);
-    int bad = -1;
-    if (grown && anchored) {
-        snprintf(anchored, size, "^(%s)", text);
-        bad = is_common(text) ? regcomp(&grown[l->expression_count], anchored, REG_EXTENDED | REG_NOSUB) : REG_BADPAT;
-        if (bad == 0) l->expression_count++;
-    }
-    free(anchored);
-    MOII_REQUIRE(bad >= 0, MOI_ERR_NOMEM, "%s: %s: no memory", where, field);
-    MOII_REQUIRE(bad == 0, MOI_ERR_FORMAT, "%s: %s: wanted %s, got \"re:%s\"", where, field, reason, moii_st_show(shown, text));
+    MOII_REQUIRE(grown && l->limits, MOI_ERR_NOMEM, "%s: %s: no memory", where, field);
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, PCRE2_ANCHORED | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &error, &at, NULL);
+    if (!code) pcre2_get_error_message(error, reason, sizeof reason);
+    MOII_REQUIRE(code, MOI_ERR_FORMAT, "%s: %s: wanted a regular expression (%s), got \"re:%s\"", where, field, (const char *)reason,
+                 moii_st_show(shown, text));
+    l->expressions[l->expression_count++] = code;
     return MOI_OK;
+}
+
+static bool matches(const moii_module_list *l, const char *module)
+{
+    pcre2_match_data *data = l->expression_count ? pcre2_match_data_create(1, NULL) : NULL;
+    bool found = false;
+    for (int i = 0; data && !found && i < l->expression_count; i++)
+        found = pcre2_match(l->expressions[i], (PCRE2_SPTR)module, strlen(module), 0, 0, data, l->limits) >= 0;
+    pcre2_match_data_free(data);
+    return found;
 }
 
 moi_status moii_module_list_add(moii_module_list *l, const char *where, const char *field, const char *entry)
@@ -120,8 +121,5 @@ static bool has_parts(const moii_module_list *l, const char *module)
 bool moii_module_list_has(const moii_module_list *l, const char *module)
 {
     if (l->rule == MOII_MODULE_PARTS) return has_parts(l, module);
-    if (json_object_get(l->names, module)) return true;
-    for (int i = 0; i < l->expression_count; i++)
-        if (!regexec(&l->expressions[i], module, 0, NULL, 0)) return true;
-    return false;
+    return json_object_get(l->names, module) || matches(l, module);
 }

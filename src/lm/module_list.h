@@ -17,7 +17,7 @@ typedef struct moii_module_list moii_module_list;
 
 moi_status moii_module_list_create(moii_module_list **out, moii_module_rule rule);
 void moii_module_list_free(moii_module_list *list);
-/* Adds one entry.  `where` and `field` begin messages.  Errors: FORMAT (a regular expression this library cannot take), NOMEM. */
+/* Adds one entry.  `where` and `field` begin messages.  Errors: FORMAT (no regular expression), NOMEM. */
 moi_status moii_module_list_add(moii_module_list *list, const char *where, const char *field, const char *entry);
 bool moii_module_list_has(const moii_module_list *list, const char *module);
 
