@@ -232,13 +232,14 @@ MOI_API moi_status moi_trainer_get_config(const moi_trainer *trainer, moi_train_
 
 /* ---- tokeniser --------------------------------------------------------------------------------------------------- */
 
-/* Text to token ids and back: the byte-level BPE of Qwen2 and Qwen3 folders (tokenizer.json).  Never changed once open, so any
- * number of threads may use one at the same time.  A folder without tokenizer.json whose config.json has vocab_size 256 (what
- * moi_trainer_save writes) gets the tokeniser of bytes: ids are the bytes of the text, there are no other tokens.
+/* Text to token ids and back: the byte-level BPE of Qwen2 and Qwen3 folders (tokenizer.json).  Never changed once open, so
+ * any number of threads may use one at the same time (P:tok.threads).  A folder without tokenizer.json whose config.json has
+ * vocab_size 256 (what moi_trainer_save writes) gets the tokeniser of bytes: ids are the bytes of the text, there are no other
+ * tokens.
  *
  * Invalid UTF-8: each maximal invalid part becomes one U+FFFD, as bytes.decode(errors="replace") does in Python, before
- * anything else.  NUL is a character like others.  Ids are those of the "tokenizers" package 0.23; what may differ from it, by
- * the versions of Unicode in libpcre2 and libutf8proc, is in docs/tokeniser.md. */
+ * anything else.  NUL is a character like others.  Ids are those of the "tokenizers" package 0.23; what is read, what is
+ * refused, and what differs is in docs/tokeniser.md. */
 typedef struct moi_tokenizer moi_tokenizer;
 
 /* Reads tokenizer.json and, where they exist, config.json, generation_config.json, tokenizer_config.json and
@@ -257,8 +258,8 @@ MOI_API bool moi_tokenizer_is_bytes(const moi_tokenizer *tokenizer);
 MOI_API int32_t moi_tokenizer_id(const moi_tokenizer *tokenizer, const char *token);
 /* That spelling, or NULL where the id is nobody's; "" for the bytes of the tokeniser of bytes.  Valid until it is closed. */
 MOI_API const char *moi_tokenizer_token(const moi_tokenizer *tokenizer, int32_t id);
-/* Whether generation ends at this token: "eos_token_id" of generation_config.json, else of config.json (one id or a list), else the
- * "eos_token" of tokenizer_config.json. */
+/* Whether generation ends at this token: "eos_token_id" of generation_config.json, else of config.json (one id or a list),
+ * else the "eos_token" of tokenizer_config.json. */
 MOI_API bool moi_tokenizer_is_eos(const moi_tokenizer *tokenizer, int32_t id);
 /* All of those: up to `room` ids, and how many there are. */
 MOI_API moi_status moi_tokenizer_eos(const moi_tokenizer *tokenizer, int32_t *ids, int64_t room, int64_t *count);

@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include <jansson.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -268,11 +269,37 @@ static void long_words(void **state)
     }
 }
 
+static void *encode_often(void *wrong)
+{
+    int32_t first[512], again[512];
+    int64_t n, m;
+    static const char text[] = "Threads share one tokeniser.\n\te\xCC\x81 <|im_end|>\xFF internationalcompressorinternationalcompressorx";
+    for (int i = 0; i < 200; i++) {
+        if (moi_tokenizer_encode(tok, text, (int64_t)sizeof text - 1, 0, i ? again : first, 512, i ? &m : &n)) *(int *)wrong = 1;
+        if (i && (m != n || memcmp(first, again, (size_t)n * 4))) *(int *)wrong = 1;
+    }
+    return NULL;
+}
+
+/* P:tok.threads */
+static void threads(void **state)
+{
+    (void)state;
+    enum { N = 4 };
+    pthread_t thread[N];
+    int wrong[N] = { 0 };
+    for (int i = 0; i < N; i++) assert_int_equal(pthread_create(&thread[i], NULL, encode_often, &wrong[i]), 0);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+        assert_int_equal(wrong[i], 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_ids),  cmocka_unit_test(back_again), cmocka_unit_test(stream_of_invalid), cmocka_unit_test(questions),
-        cmocka_unit_test(refusals), cmocka_unit_test(long_words),
+        cmocka_unit_test(refusals), cmocka_unit_test(long_words), cmocka_unit_test(threads),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -203,6 +203,8 @@ static void taken_files(void **state)
     broken("added_tokens", "[{\"id\": 256, \"content\": \"ab\", \"special\": false}, {\"id\": 258, \"content\": \"e\\u0301\"}]");
     OPENS("abc", 256, 66);
     OPENS("e\xCC\x81x\xC3\xA9", 258, 87, 258); /* normalized, as added tokens that are not special are if nothing is said */
+    broken("added_tokens", "[{\"id\": 258, \"content\": \"<s\", \"special\": true}, {\"id\": 259, \"content\": \"<s>\", \"special\": true}]");
+    OPENS("<<s><s", 27, 259, 258); /* the longest */
     broken("added_tokens", "null");
     OPENS("abc", 257);
 }

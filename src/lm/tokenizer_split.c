@@ -11,8 +11,13 @@
 #include "status.h"
 #include "tokenizer.h"
 
-/* Steps a match may take: far more than the patterns of real folders need, and an end for hostile ones. */
-enum { STEPS = 50 * 1000 * 1000 };
+/* Steps a match may take: far more than the patterns of real folders need (a few for each byte of a run of spaces), and an end
+ * for hostile ones. */
+static uint32_t steps_for(size_t bytes)
+{
+    uint64_t steps = 50u * 1000 * 1000 + 8 * (uint64_t)bytes;
+    return steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX;
+}
 
 /* Classes without their brackets.  The ranges are what Unicode 15 and 16 added, of no use where PCRE2 knows them. */
 #define SPACES "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
@@ -126,7 +131,6 @@ void *moii_splitter_scratch(const moii_splitter *s)
         moii_splitter_scratch_free(x);
         return NULL;
     }
-    pcre2_set_match_limit(x->context, STEPS);
     if (s->jit) pcre2_jit_stack_assign(x->context, NULL, x->stack);
     return x;
 }
@@ -144,6 +148,7 @@ void moii_splitter_scratch_free(void *p)
 moi_status moii_splitter_next(const moii_splitter *s, void *p, const char *text, size_t bytes, size_t from, size_t *begin, size_t *end)
 {
     scratch *x = p;
+    pcre2_set_match_limit(x->context, steps_for(bytes - from));
     int n = s->jit ? pcre2_jit_match(s->code, (PCRE2_SPTR)text, bytes, from, 0, x->data, x->context)
                    : pcre2_match(s->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK, x->data, x->context);
     *begin = *end = bytes;
