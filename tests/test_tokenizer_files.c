@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-#include "moiety_lm.h"
+#include "../src/lm/tokenizer.h"
 #include "support_files.h"
 
 #define GOLDEN "tests/golden/tokenizer"
@@ -66,18 +66,19 @@ static void broken(const char *where, const char *value)
     json_decref(root);
 }
 
-static void opens(const char *text, const int32_t *ids, int64_t count)
+static void opens(const char *text, uint32_t flags, const int32_t *ids, int64_t count)
 {
     moi_tokenizer *t;
     int32_t got[64];
     int64_t n;
     moit_ok(moi_tokenizer_open(&t, folder()));
-    moit_ok(moi_tokenizer_encode(t, text, (int64_t)strlen(text), 0, got, 64, &n));
+    moit_ok(moi_tokenizer_encode(t, text, (int64_t)strlen(text), flags, got, 64, &n));
     if (n != count) fail_msg("\"%s\": wanted %lld ids, got %lld", text, (long long)count, (long long)n);
     for (int64_t i = 0; i < n; i++) assert_int_equal(got[i], ids[i]);
     moi_tokenizer_close(t);
 }
-#define OPENS(text, ...) opens((text), (const int32_t[]){ __VA_ARGS__ }, (int64_t)(sizeof(int32_t[]){ __VA_ARGS__ } / sizeof(int32_t)))
+#define OPENS(text, ...) OPENS_FLAGS(text, 0, __VA_ARGS__)
+#define OPENS_FLAGS(text, flags, ...) opens((text), (flags), (const int32_t[]){ __VA_ARGS__ }, (int64_t)(sizeof(int32_t[]){ __VA_ARGS__ } / sizeof(int32_t)))
 
 static void refused_files(void **state)
 {
@@ -202,11 +203,45 @@ static void taken_files(void **state)
     OPENS("abcab", 64, 65, 66, 64, 65);
     broken("added_tokens", "[{\"id\": 256, \"content\": \"ab\", \"special\": false}, {\"id\": 258, \"content\": \"e\\u0301\"}]");
     OPENS("abc", 256, 66);
+    OPENS_FLAGS("e\xCC\x81", MOI_TOKENIZE_PLAIN, 127, 102);
     OPENS("e\xCC\x81x\xC3\xA9", 258, 87, 258); /* normalized, as added tokens that are not special are if nothing is said */
     broken("added_tokens", "[{\"id\": 258, \"content\": \"<s\", \"special\": true}, {\"id\": 259, \"content\": \"<s>\", \"special\": true}]");
     OPENS("<<s><s", 27, 259, 258); /* the longest */
     broken("added_tokens", "null");
     OPENS("abc", 257);
+}
+
+/* Classes mean what they mean in Unicode 16, whatever PCRE2 knows; U+180E is no space. */
+static void classes(void **state)
+{
+    (void)state;
+    static const struct { const char *pattern, *text; size_t end; } cases[] = {
+        { "\\p{L}+", "a\xF0\xB1\x8D\x90\xF0\xB2\x8E\xAF\xE1\xB2\x89.", 12 }, { "[^\\p{L}]+", ".\xF0\xB1\x8D\x90", 1 },
+        { "\\P{L}+", ".\xF0\xB1\x8D\x90", 1 }, { "\\p{N}+", "1\xF0\x90\xB5\x80\xF0\x9E\x97\xB1x", 9 }, { "[\\p{N}x]+", "x\xF0\x90\xB5\x80", 5 },
+        { "\\P{N}+", "x\xF0\x90\xB5\x80", 1 }, { "\\s+", " \xE3\x80\x80\xC2\x85\xE1\xA0\x8E", 6 }, { "\\S+", "x\xE1\xA0\x8E ", 4 },
+        { "[^\\s]+", "x\xE1\xA0\x8E ", 4 }, { "(?i:'s)", "'\xC5\xBF", 3 }, { "(?i:'s)", "'S", 2 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        moii_splitter s = { 0 };
+        size_t begin, end;
+        moit_ok(moii_splitter_create(&s, "here", cases[i].pattern, strlen(cases[i].pattern)));
+        for (int jit = s.jit; jit >= 0; jit--) {
+            s.jit = jit;
+            void *scratch = moii_splitter_scratch(&s);
+            moit_ok(moii_splitter_next(&s, scratch, cases[i].text, strlen(cases[i].text), 0, &begin, &end));
+            if (begin != 0 || end != cases[i].end) fail_msg("%s: wanted 0..%zu, got %zu..%zu", cases[i].pattern, cases[i].end, begin, end);
+            moii_splitter_scratch_free(scratch);
+        }
+        moii_splitter_free(&s);
+    }
+    /* a pattern that would run for ages is an error */
+    moii_splitter s = { 0 };
+    size_t begin, end;
+    moit_ok(moii_splitter_create(&s, "here", "(a+)+$", 6));
+    void *scratch = moii_splitter_scratch(&s);
+    moit_refused(moii_splitter_next(&s, scratch, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", 57, 0, &begin, &end), MOI_ERR_FORMAT, "limit");
+    moii_splitter_scratch_free(scratch);
+    moii_splitter_free(&s);
 }
 
 static bool answer_ends(int32_t id)
@@ -376,6 +411,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_files),    cmocka_unit_test(cut_files),     cmocka_unit_test(taken_files), cmocka_unit_test(files_beside),
         cmocka_unit_test(folders_of_bytes), cmocka_unit_test(conversations), cmocka_unit_test(templates),
+        cmocka_unit_test(classes),
     };
     return cmocka_run_group_tests(tests, NULL, moit_remove_folder);
 }
