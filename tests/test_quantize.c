@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_quantize.c: the quantiser.  The reference is compared with the definition, value by value; every other row with
  * the reference, byte by byte. */
-#include "support.h"
+#include "support_gpu.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,13 +54,17 @@ static void quantize(const fixture *t, const char *row)
     d.row = row, d.in = t->in, d.rowwise = t->f[0], d.colwise = t->f[1], d.want = t->want;
     d.max_rows = t->rows + 3, d.cols = t->cols, d.batch = t->batch, d.groups = t->groups;
     moi_plan *plan;
-    moit_ok(moi_quantize_plan_create(&plan, moit_ctx(0), &d));
-    void *ws = moit_workspace(plan);
-    moi_quantize_args a = { .size = sizeof a, .rows = t->rows, .in = { t->x, NULL, t->pad ? t->cols + 4 * t->pad : 0 },
-                            .rowwise = { t->data[0], t->scale[0], ld_of(t, 0) }, .colwise = { t->data[1], t->scale[1], ld_of(t, 1) },
-                            .offsets = t->offsets };
-    moit_ok(moi_quantize_run(plan, &a, ws, moi_plan_workspace_bytes(plan), NULL));
-    moit_free(ws);
+    moit_mem m = moit_mem_of(row);
+    moit_ok(moi_quantize_plan_create(&plan, m.ctx, &d));
+    void *ws = moit_mem_workspace(&m, plan);
+    int64_t in_ld = t->pad ? t->cols + 4 * t->pad : 0, in_bytes = moi_row_bytes(t->in, t->batch * t->rows * (in_ld ? in_ld : t->cols));
+    moi_quantize_args a = { .size = sizeof a, .rows = t->rows, .in = { moit_in(&m, t->x, in_bytes), NULL, in_ld } };
+    a.rowwise = (moi_result){ moit_out(&m, t->data[0], t->data_bytes[0]), moit_out(&m, t->scale[0], t->scale_bytes[0]), ld_of(t, 0) };
+    a.colwise = (moi_result){ moit_out(&m, t->data[1], t->data_bytes[1]), moit_out(&m, t->scale[1], t->scale_bytes[1]), ld_of(t, 1) };
+    a.offsets = moit_in(&m, t->offsets, (t->groups + 1) * 8);
+    moit_mem_run(&m, moi_quantize_run(plan, &a, ws, moi_plan_workspace_bytes(plan), m.stream));
+    moit_mem_done(&m);
+    if (!m.gpu) moit_free(ws);
     moi_plan_free(plan);
 }
 
@@ -227,11 +231,11 @@ static void test_formats(void **state)
             make_outputs(&ref);
             quantize(&ref, "quantize_ref");
             for (int side = 0; side < 2; side++) check_definition(&ref, side);
-            for (int r = 0; moit_row("quantize", r); r++) {
+            for (int r = 0; moit_any_row("quantize", r); r++) {
                 fixture out = ref;
                 make_outputs(&out);
-                quantize(&out, moit_row("quantize", r));
-                for (int side = 0; side < 2; side++) same(&ref, &out, side, moit_row("quantize", r));
+                quantize(&out, moit_any_row("quantize", r));
+                for (int side = 0; side < 2; side++) same(&ref, &out, side, moit_any_row("quantize", r));
                 free_outputs(&out);
             }
             free_outputs(&ref);
@@ -245,18 +249,18 @@ static void test_directions(void **state)
     (void)state;
     moi_format formats[128];
     int n = make_formats(formats);
-    for (int r = 0; moit_row("quantize", r); r++)
+    for (int r = 0; moit_any_row("quantize", r); r++)
         for (int k = 0; k < n; k += 3) {
             const int64_t *shape = shapes[(k + r) % SHAPES];
             fixture both = { .in = inputs[k % 3], .f = { formats[k], formats[k] }, .want = 3, .rows = shape[0], .cols = shape[1], .batch = 1 };
             make_input(&both, (uint64_t)k, 1);
             make_outputs(&both);
-            quantize(&both, moit_row("quantize", r));
+            quantize(&both, moit_any_row("quantize", r));
             for (int side = 0; side < 2; side++) {
                 fixture one = both;
                 one.want = 1u << side;
                 make_outputs(&one);
-                quantize(&one, moit_row("quantize", r));
+                quantize(&one, moit_any_row("quantize", r));
                 same(&both, &one, side, "one direction");
                 free_outputs(&one);
             }
@@ -268,7 +272,7 @@ static void test_directions(void **state)
                     moii_code_store(moi_dtype_bits(both.in), turned.x, c * both.rows + i,
                                     moii_code_load(moi_dtype_bits(both.in), both.x, i * both.cols + c));
             make_outputs(&turned);
-            quantize(&turned, moit_row("quantize", r));
+            quantize(&turned, moit_any_row("quantize", r));
             assert_int_equal(turned.data_bytes[0], both.data_bytes[1]);
             if (turned.data_bytes[0]) assert_memory_equal(turned.data[0], both.data[1], (size_t)turned.data_bytes[0]);
             if (turned.scale_bytes[0]) assert_memory_equal(turned.scale[0], both.scale[1], (size_t)turned.scale_bytes[0]);
@@ -296,12 +300,12 @@ static void test_groups(void **state)
         quantize(&ref, "quantize_ref");
         if (which < 4) check_definition(&ref, 1);
         if (ref.want & 1) check_definition(&ref, 0);
-        for (int r = 0; moit_row("quantize", r); r++) {
+        for (int r = 0; moit_any_row("quantize", r); r++) {
             fixture out = ref;
             make_outputs(&out);
-            quantize(&out, moit_row("quantize", r));
+            quantize(&out, moit_any_row("quantize", r));
             for (int side = 0; side < 2; side++)
-                if (ref.want & 1u << side) same(&ref, &out, side, moit_row("quantize", r));
+                if (ref.want & 1u << side) same(&ref, &out, side, moit_any_row("quantize", r));
             free_outputs(&out);
         }
         free_outputs(&ref);
@@ -314,13 +318,13 @@ static void test_unowned_scales(void **state)
 {
     (void)state;
     static const int64_t offsets[] = { 0, 1, 1, 40 };
-    for (int r = 0; moit_row("quantize", r); r++) {
+    for (int r = 0; moit_any_row("quantize", r); r++) {
         fixture t = { .in = MOI_F32, .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = 2, .rows = 100, .cols = 2, .batch = 1,
                       .groups = 3, .offsets = offsets };
         make_input(&t, 1, 0);
         for (int64_t i = 0; i < 200; i++) ((float *)t.x)[i] = 1.0f;
         make_outputs(&t);
-        quantize(&t, moit_row("quantize", r));
+        quantize(&t, moit_any_row("quantize", r));
         static const unsigned char want[] = { 119, 0, 119, 119, 0, 0, 119, 0, 119, 119, 0, 0 }; /* groups own blocks 0; 1..; 2 and 3 */
         assert_int_equal(t.scale_bytes[1], sizeof want);
         assert_memory_equal(t.scale[1], want, sizeof want);
@@ -350,8 +354,8 @@ static void golden(const char *row, uint32_t flags, moi_dtype elem, float last, 
 static void test_golden(void **state)
 {
     (void)state;
-    for (int i = 0; moit_row("quantize", i); i++) {
-        const char *row = moit_row("quantize", i);
+    for (int i = 0; moit_any_row("quantize", i); i++) {
+        const char *row = moit_any_row("quantize", i);
         golden(row, 0, MOI_E4M3, 448.0f, 127, 0x7E, 0);
         golden(row, 0, MOI_E4M3, 0x1.c00006p8f, 128, 0x76, 0);
         golden(row, 0, MOI_E4M3, 1.0f, 119, 0x78, 0);

@@ -30,6 +30,12 @@ MOI_BACKEND=cuda; export MOI_BACKEND
 expect 1 "runs no models" with $m train --data "$root/tests/cli/support" --out run
 unset MOI_BACKEND
 
+# contexts, buffers, capture: the calls that a driver would see
+MOIT_GPU=1; export MOIT_GPU
+expect 0 "5 test(s)" with "$build/tests/test_cuda_run"
+grep -q SKIPPED out err && fail "the tests did not run on the stand-in"
+unset MOIT_GPU
+
 # a compiler that is missing or too old
 MOI_NVRTC=$work; export MOI_NVRTC
 expect 1 "there is no NVRTC 12.8 or newer" $m kernels compile --out kernels

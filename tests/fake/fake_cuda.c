@@ -2,7 +2,7 @@
  * fake_cuda.c: a stand-in for libcuda.so.1 on machines without a GPU: device memory is host memory, kernels do not run.  It lets the tests
  * walk through opening, loading, launching and every error on the way.
  *   FAKE_CUDA_VERSION, FAKE_CUDA_DEVICES, FAKE_CUDA_CAPABILITY   what it claims to be: 13000, 1, 90
- *   FAKE_CUDA_RUN   a library whose fake_run(name, launch, args) is called for each launch */
+ *   FAKE_CUDA_RUN   a library whose fake_run(name, launch, args) is called for each launch; fake_args_bytes(name): how many of args */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +14,26 @@
 #include "../../src/cuda/driver.def"
 #undef MOII_CU
 moii_cuenum cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, moii_cuenum *found);
+moii_cuenum cuGetExportTable(const void **table, const void *id);
 
-enum { INVALID = 1 };
+enum { INVALID = 1, NODES = 64, ARGS = 4096 };
 struct CUctx_st { int device; };
-struct CUstream_st { int capturing; };
 struct CUfunc_st { char name[128]; };
 struct CUmod_st { struct CUfunc_st function; };
 struct CUevent_st { int recorded; };
-struct CUgraph_st { int nodes; };
-struct CUgraphExec_st { int nodes; };
+
+/* What a stream records while it is captured: fills and launches. */
+typedef struct node {
+    moii_cuptr to;
+    unsigned int value;
+    size_t count, width; /* of a fill; width 0: a launch */
+    char name[128];
+    moii_cu_launch launch;
+    char args[ARGS];
+} node;
+struct CUgraph_st { int count; node nodes[NODES]; };
+struct CUgraphExec_st { struct CUgraph_st graph; };
+struct CUstream_st { struct CUgraph_st *captures; };
 
 static struct CUctx_st primary;
 static _Thread_local struct CUctx_st *current[8];
@@ -88,31 +99,29 @@ moii_cuenum cuMemFree(moii_cuptr p)
     return MOII_CU_OK;
 }
 moii_cuenum cuMemGetInfo(size_t *free_bytes, size_t *total_bytes) { return *free_bytes = *total_bytes = (size_t)1 << 30, MOII_CU_OK; }
-moii_cuenum cuMemsetD8Async(moii_cuptr to, unsigned char value, size_t count, moii_custream stream)
+static void do_fill(moii_cuptr to, unsigned int value, size_t count, size_t width)
 {
-    (void)stream;
-    NEED(to);
-    memset(host(to), value, count);
+    for (size_t i = 0; i < count; i++) memcpy((char *)host(to) + width * i, &value, width); /* little-endian */
+}
+static moii_cuenum fill(moii_cuptr to, unsigned int value, size_t count, size_t width, moii_custream stream)
+{
+    NEED(to && to % width == 0);
+    if (!stream || !stream->captures) return do_fill(to, value, count, width), MOII_CU_OK;
+    if (stream->captures->count == NODES) return INVALID;
+    stream->captures->nodes[stream->captures->count++] = (node){ .to = to, .value = value, .count = count, .width = width };
     return MOII_CU_OK;
 }
-moii_cuenum cuMemsetD32Async(moii_cuptr to, unsigned int value, size_t count, moii_custream stream)
-{
-    (void)stream;
-    NEED(to && to % 4 == 0);
-    for (size_t i = 0; i < count; i++) memcpy((char *)host(to) + 4 * i, &value, 4);
-    return MOII_CU_OK;
-}
+moii_cuenum cuMemsetD8Async(moii_cuptr to, unsigned char value, size_t count, moii_custream stream) { return fill(to, value, count, 1, stream); }
+moii_cuenum cuMemsetD32Async(moii_cuptr to, unsigned int value, size_t count, moii_custream stream) { return fill(to, value, count, 4, stream); }
 moii_cuenum cuMemcpyHtoDAsync(moii_cuptr to, const void *from, size_t bytes, moii_custream stream)
 {
-    (void)stream;
-    NEED(to && from);
+    NEED(to && from && (!stream || !stream->captures)); /* a capture would read the host's memory later */
     memcpy(host(to), from, bytes);
     return MOII_CU_OK;
 }
 moii_cuenum cuMemcpyDtoHAsync(void *to, moii_cuptr from, size_t bytes, moii_custream stream)
 {
-    (void)stream;
-    NEED(to && from);
+    NEED(to && from && (!stream || !stream->captures));
     memcpy(to, host(from), bytes);
     return MOII_CU_OK;
 }
@@ -124,22 +133,50 @@ moii_cuenum cuStreamCreate(moii_custream *stream, unsigned int flags)
     return *stream ? MOII_CU_OK : INVALID;
 }
 moii_cuenum cuStreamDestroy(moii_custream stream) { return free(stream), MOII_CU_OK; }
-moii_cuenum cuStreamSynchronize(moii_custream stream) { return stream && stream->capturing ? (moii_cuenum)INVALID : MOII_CU_OK; }
-moii_cuenum cuStreamBeginCapture(moii_custream stream, moii_cuenum mode) { return (void)mode, stream->capturing = 1, MOII_CU_OK; }
+moii_cuenum cuStreamSynchronize(moii_custream stream) { return stream && stream->captures ? (moii_cuenum)INVALID : MOII_CU_OK; }
+moii_cuenum cuStreamBeginCapture(moii_custream stream, moii_cuenum mode)
+{
+    (void)mode;
+    stream->captures = calloc(1, sizeof *stream->captures);
+    return stream->captures ? MOII_CU_OK : INVALID;
+}
 moii_cuenum cuStreamEndCapture(moii_custream stream, moii_cugraph *graph)
 {
-    stream->capturing = 0;
-    *graph = calloc(1, sizeof **graph);
+    *graph = stream->captures;
+    stream->captures = NULL;
     return *graph ? MOII_CU_OK : INVALID;
 }
-moii_cuenum cuStreamIsCapturing(moii_custream stream, moii_cuenum *capturing) { return *capturing = stream && stream->capturing, MOII_CU_OK; }
+moii_cuenum cuStreamIsCapturing(moii_custream stream, moii_cuenum *capturing) { return *capturing = stream && stream->captures, MOII_CU_OK; }
 moii_cuenum cuGraphInstantiateWithFlags(moii_cugraphexec *out, moii_cugraph graph, unsigned long long flags)
 {
-    (void)graph, (void)flags;
+    (void)flags;
     *out = calloc(1, sizeof **out);
+    if (*out) (*out)->graph = *graph;
     return *out ? MOII_CU_OK : INVALID;
 }
-moii_cuenum cuGraphLaunch(moii_cugraphexec graph, moii_custream stream) { return (void)graph, (void)stream, MOII_CU_OK; }
+
+static void *in_library(const char *name)
+{
+    const char *library = getenv("FAKE_CUDA_RUN");
+    void *handle = library ? dlopen(library, RTLD_NOW) : NULL;
+    return handle ? dlsym(handle, name) : NULL;
+}
+static void do_launch(const char *name, const moii_cu_launch *launch, const void *args)
+{
+    void (*run)(const char *, const moii_cu_launch *, const void *);
+    *(void **)&run = in_library("fake_run");
+    if (run) run(name, launch, args);
+}
+moii_cuenum cuGraphLaunch(moii_cugraphexec graph, moii_custream stream)
+{
+    (void)stream;
+    for (int i = 0; i < graph->graph.count; i++) {
+        const node *n = &graph->graph.nodes[i];
+        if (n->width) do_fill(n->to, n->value, n->count, n->width);
+        else do_launch(n->name, &n->launch, n->args);
+    }
+    return MOII_CU_OK;
+}
 moii_cuenum cuGraphExecDestroy(moii_cugraphexec graph) { return free(graph), MOII_CU_OK; }
 moii_cuenum cuGraphDestroy(moii_cugraph graph) { return free(graph), MOII_CU_OK; }
 moii_cuenum cuEventCreate(moii_cuevent *event, unsigned int flags) { return (void)flags, *event = calloc(1, sizeof **event), *event ? MOII_CU_OK : INVALID; }
@@ -172,15 +209,17 @@ moii_cuenum cuFuncSetAttribute(moii_cufunction function, moii_cuenum attribute, 
 
 moii_cuenum cuLaunchKernelEx(const moii_cu_launch *launch, moii_cufunction function, void **parameters, void **extra)
 {
-    const char *library = getenv("FAKE_CUDA_RUN");
+    size_t (*bytes)(const char *);
     NEED(function && parameters && !extra && launch->grid_x && launch->grid_y && launch->grid_z && launch->block_x);
     if (launch->grid_y > 65535 || launch->grid_z > 65535 || launch->block_x > 1024) return INVALID;
-    if (!library) return MOII_CU_OK;
-    void *handle = dlopen(library, RTLD_NOW);
-    void (*run)(const char *, const moii_cu_launch *, const void *) = NULL;
-    if (handle) *(void **)&run = dlsym(handle, "fake_run");
-    if (!run) return INVALID;
-    run(function->name, launch, parameters[0]);
+    struct CUgraph_st *graph = launch->stream ? launch->stream->captures : NULL;
+    if (!graph) return do_launch(function->name, launch, parameters[0]), MOII_CU_OK;
+    *(void **)&bytes = in_library("fake_args_bytes");
+    if (graph->count == NODES || (bytes && bytes(function->name) > ARGS)) return INVALID;
+    node *n = &graph->nodes[graph->count++];
+    n->launch = *launch;
+    memcpy(n->name, function->name, sizeof n->name);
+    if (bytes) memcpy(n->args, parameters[0], bytes(function->name));
     return MOII_CU_OK;
 }
 moii_cuenum cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, moii_cufunction function, int threads, size_t shared_bytes)
@@ -198,6 +237,13 @@ moii_cuenum cuTensorMapEncodeTiled(moii_cu_tensor_map *map, moii_cuenum type, ui
     (void)type, (void)rank, (void)address, (void)sizes, (void)strides_bytes, (void)box, (void)steps, (void)interleave, (void)swizzle, (void)l2, (void)fill;
     memset(map, 0, sizeof *map);
     return MOII_CU_OK;
+}
+
+/* NVRTC asks for this where it meets a driver, and reads how large the table is. */
+moii_cuenum cuGetExportTable(const void **table, const void *id)
+{
+    static const size_t empty[] = { 8 };
+    return (void)id, *table = empty, MOII_CU_OK;
 }
 
 moii_cuenum cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, moii_cuenum *found)
