@@ -69,6 +69,7 @@ help:
 	@echo "make demo       train a model in BF16 and in MXFP8 on this machine, compare, generate (a few minutes)"
 	@echo "make bench      check and time the kernels, into $(BUILD)/bench.csv"
 	@echo "make sanitize   all tests under address, undefined-behaviour and thread sanitizers, then the fuzzers"
+	@echo "make gpu-bundle programs and libraries for a machine with a GPU, in $(BUILD)/gpu; make check-gpu runs them there"
 	@echo "make install    to DESTDIR/PREFIX; make uninstall takes it back"
 	@echo "make setup      install the packages needed;   make clean"
 	@echo
@@ -142,6 +143,26 @@ $(OUT)/fuzz_%: tests/fuzz/fuzz_%.c $(OUT)/libmoiety.a
 	$(CC) $(CPPFLAGS) -Isrc/core -Isrc/lm $(STRICT) $(OPT) $(WARN) -fsanitize=fuzzer $(SAN) $(filter %.c %.a,$^) -o $@ -ljansson -lpcre2-8 -lutf8proc -lm
 .PHONY: fuzz
 fuzz: $(patsubst tests/fuzz/%.c,$(OUT)/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+# everything to test on a GPU, for a machine that has a driver but none of our packages: the programs, and the libraries they need
+GPU      := $(BUILD)/gpu
+GPU_TESTS := $(patsubst tests/%.c,%,$(shell grep -l support_gpu.h tests/test_*.c)) test_cuda test_num
+GPU_LINK := -s -static-libgcc -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN/lib:$$ORIGIN/../lib'
+.PHONY: gpu-bundle check-gpu
+gpu-bundle: $(GPU)/moiety $(GPU)/libmoiety.so $(GPU_TESTS:%=$(GPU)/tests/%)
+	tools/gpu_bundle $(GPU)
+$(GPU)/moiety: $(CLI_OBJ) $(OUT)/libmoiety.a
+	@mkdir -p $(@D)
+	$(CC) $(GPU_LINK) $(OPENMP) $^ -o $@ $(LDLIBS)
+$(GPU)/libmoiety.so: $(LIB_OBJ) moi.map
+	@mkdir -p $(@D)
+	$(CC) -shared $(GPU_LINK) -Wl,--version-script=moi.map $(OPENMP) $(LIB_OBJ) -o $@ $(LDLIBS)
+$(GPU)/tests/test_%: $(OUT)/tests/test_%.o $(TEST_SUPPORT) $(OUT)/libmoiety.a
+	@mkdir -p $(@D)
+	$(CC) $(GPU_LINK) $(OPENMP) $^ -o $@ -lcmocka $(LDLIBS)
+check-gpu:
+	@[ -x $(GPU)/check ] || { echo "no bundle in $(GPU): run 'make gpu-bundle' where the packages are, then bring the folder here"; exit 1; }
+	@$(GPU)/check
 
 demo:
 	@tools/demo

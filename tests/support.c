@@ -48,6 +48,13 @@ void moit_fill_nasty(moit_rng *rng, float *x, int64_t n, int nonfinite)
     }
 }
 
+int moit_picked(uint64_t i)
+{
+    const char *every = getenv("MOIT_EVERY");
+    long n = every ? atol(every) : 1;
+    return n <= 1 || i % (uint64_t)n == 0;
+}
+
 moi_ctx *moit_ctx(int reference)
 {
     static moi_ctx *ctx[2];

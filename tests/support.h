@@ -23,6 +23,9 @@ void moit_fill_normal(moit_rng *rng, float *x, int64_t n, float scale);
 /* Normals with wide per-element exponents, and zeros, subnormals, saturation edges; with NaN and Inf if nonfinite. */
 void moit_fill_nasty(moit_rng *rng, float *x, int64_t n, int nonfinite);
 
+/* Whether to run case `i` of a table: all, or every n-th where MOIT_EVERY=n asks for a selection (compute-sanitizer is slow). */
+int moit_picked(uint64_t i);
+
 /* A context that lives until the test program ends.  reference: only reference rows. */
 moi_ctx *moit_ctx(int reference);
 /* Rows of one operation that the context's back end has: moit_row(op, i) for i = 0, 1, ... until NULL. */

@@ -224,6 +224,7 @@ static void test_formats(void **state)
     uint64_t salt = 0;
     for (int k = 0; k < n; k++)
         for (int i = 0; i < 3; i++, salt++) {
+            if (!moit_picked(salt)) continue;
             const int64_t *shape = shapes[salt % SHAPES];
             fixture ref = { .in = inputs[i], .f = { formats[k], formats[(k + 7 * i + 3) % n] }, .want = 3, .rows = shape[0],
                             .cols = shape[1], .batch = 1 + (int64_t)(salt % 2), .pad = (int64_t)(salt % 3) };
@@ -251,6 +252,7 @@ static void test_directions(void **state)
     int n = make_formats(formats);
     for (int r = 0; moit_any_row("quantize", r); r++)
         for (int k = 0; k < n; k += 3) {
+            if (!moit_picked((uint64_t)k / 3)) continue;
             const int64_t *shape = shapes[(k + r) % SHAPES];
             fixture both = { .in = inputs[k % 3], .f = { formats[k], formats[k] }, .want = 3, .rows = shape[0], .cols = shape[1], .batch = 1 };
             make_input(&both, (uint64_t)k, 1);
@@ -289,6 +291,7 @@ static void test_groups(void **state)
                                        { 0, 1, 2, 3, 4, 5, 6, 7, 8 }, { 0, 128, 256, 256, 257, 257, 257, 289, 290 }, { 0, 0, 0, 0, 0, 0, 0, 0, 0 } };
     static const moi_dtype elements[] = { MOI_E4M3, MOI_INT8, MOI_E5M2 };
     for (int k = 0; k < 5 * 3 * 5; k++) {
+        if (!moit_picked((uint64_t)k)) continue;
         moi_format f[5] = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8, MOI_FORMAT_BLK128_ACT, MOI_FORMAT_BLK128_ACT, MOI_FORMAT_BF16 };
         int which = k % 5;
         f[which].layout = which % 2 ? MOI_LAYOUT_COL : MOI_LAYOUT_ROW;
