@@ -149,7 +149,8 @@ MOI_API moi_status moi_lm_create(moi_lm **out, moi_ctx *ctx, const moi_lm_config
 MOI_API moi_status moi_lm_load(moi_lm **out, moi_ctx *ctx, const char *folder, const moi_lm_options *options);
 /* Opens a folder (config.json; one file of weights or shards with an index) for inference only: weights stay mapped as the files
  * have them, nothing is converted or copied but norms.  Formats come from config.json: F32, F16 or BF16, and what its
- * quantization_config declares.  Per-expert and packed tensor names.
+ * quantization_config declares.  Per-expert and packed tensor names.  The files must not change while the model is open: what is
+ * mapped is not read twice, and a file that shrinks ends the program.
  * options.recipe says what the inputs of linear layers are rounded to: BF16, or F32 (not rounded); they are never quantised.
  * Takes moi_lm_evaluate, moi_session_*, moi_lm_parameters and moi_lm_get_config; training and saving are UNSUPPORTED.
  * Errors: IO, FORMAT (file, tensor, wanted, got), UNSUPPORTED (a recipe of 8 bits, a format or a size that has no path), NOMEM (the

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_golden.c: small model folders with what the transformers library computes from them (tests/golden/models, made by its
+ * make.py): logits within the bound of rounding to BF16, and the same greedy continuation in FP32. */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "moiety_lm.h"
+#include "support.h"
+
+enum { STEPS = 64 };
+
+static char root[512];
+
+typedef struct golden {
+    moi_st *file;
+    moi_tensor prompt, exact, bound, greedy;
+    int64_t count, vocab;
+} golden;
+
+/* tests/golden/models beside this file's source, wherever the program runs. */
+static bool find_root(void)
+{
+    struct stat s;
+    const char *source = __FILE__, *slash = strrchr(source, '/');
+    snprintf(root, sizeof root, "%.*s/golden/models", slash ? (int)(slash - source) : 1, slash ? source : ".");
+    return !stat(root, &s);
+}
+
+static moi_tensor tensor(const moi_st *file, const char *name, moi_dtype dtype)
+{
+    moi_tensor t = { .size = sizeof t };
+    moit_ok(moi_st_find(file, name, &t));
+    assert_int_equal(t.dtype, dtype);
+    return t;
+}
+
+static golden open_golden(const char *folder)
+{
+    char path[700];
+    golden g;
+    snprintf(path, sizeof path, "%s/golden.safetensors", folder);
+    moit_ok(moi_st_open(&g.file, path));
+    g.prompt = tensor(g.file, "prompt", MOI_I32), g.greedy = tensor(g.file, "greedy", MOI_I32);
+    g.exact = tensor(g.file, "exact", MOI_F32), g.bound = tensor(g.file, "bound", MOI_F32);
+    g.count = g.prompt.shape[0], g.vocab = g.exact.shape[1];
+    assert_true(g.exact.shape[0] == g.count && g.bound.elements == g.exact.elements && g.greedy.shape[0] == STEPS);
+    return g;
+}
+
+static moi_lm *open_model(const char *folder, moi_recipe recipe)
+{
+    moi_lm *lm;
+    moi_lm_options o = MOI_LM_OPTIONS_INIT;
+    o.recipe = recipe;
+    moit_ok(moi_lm_open(&lm, moit_ctx(0), folder, &o));
+    return lm;
+}
+
+/* The largest error as a part of its bound, over rows first.. of the golden logits. */
+static double worst(const golden *g, const float *got, int64_t first, int64_t rows)
+{
+    double most = 0;
+    for (int64_t i = 0; i < rows * g->vocab; i++) {
+        float want, bound;
+        memcpy(&want, (const char *)g->exact.data + 4 * (first * g->vocab + i), 4);
+        memcpy(&bound, (const char *)g->bound.data + 4 * (first * g->vocab + i), 4);
+        const double d = fabs((double)got[i] - (double)want) / (double)bound;
+        if (!(d <= most)) most = d;
+    }
+    return most;
+}
+
+/* All tokens together and one by one. */
+static double run(moi_lm *lm, const golden *g)
+{
+    int32_t tokens[256] = { 0 };
+    double loss, most;
+    float *logits = moit_alloc(g->count * g->vocab * 4);
+    moi_session *s;
+    assert_true(g->count < 256);
+    memcpy(tokens, g->prompt.data, (size_t)g->prompt.bytes);
+    moit_ok(moi_lm_evaluate(lm, tokens, 1, g->count, &loss, logits)); /* the last target counts for the loss alone */
+    most = worst(g, logits, 0, g->count);
+    moit_ok(moi_session_create(&s, lm, g->count));
+    for (int64_t t = 0; t < g->count; t++) {
+        moit_ok(moi_session_feed(s, tokens + t, 1, logits));
+        most = fmax(most, worst(g, logits, t, 1));
+    }
+    moi_session_free(s);
+    moit_free(logits);
+    return most;
+}
+
+static void check_greedy(moi_lm *lm, const golden *g, const char *name)
+{
+    moi_sampling greedy = MOI_SAMPLING_INIT;
+    float *logits = moit_alloc(g->vocab * 4);
+    int32_t prompt[256], token;
+    moi_session *s;
+    greedy.temperature = 0;
+    memcpy(prompt, g->prompt.data, (size_t)g->prompt.bytes);
+    moit_ok(moi_session_create(&s, lm, g->count + STEPS));
+    moit_ok(moi_session_feed(s, prompt, g->count, logits));
+    for (int64_t i = 0; i < STEPS; i++) {
+        int32_t want;
+        memcpy(&want, (const char *)g->greedy.data + 4 * i, 4);
+        moit_ok(moi_sample(logits, g->vocab, &greedy, &token));
+        if (token != want) fail_msg("%s: token %d of the continuation is %d, want %d", name, (int)i, token, want);
+        if (i + 1 < STEPS) moit_ok(moi_session_feed(s, &token, 1, logits));
+    }
+    moi_session_free(s);
+    moit_free(logits);
+}
+
+/* FP32 rounds 2^-16 times as coarsely as BF16; its sums of up to some hundred terms lose at most a few bits of that, so its errors
+ * are below 2^-10 of the bound for BF16. */
+static void check_model(const char *name)
+{
+    char folder[600];
+    snprintf(folder, sizeof folder, "%.500s/%.90s", root, name);
+    golden g = open_golden(folder);
+    moi_lm *half = open_model(folder, MOI_RECIPE_BF16), *single = open_model(folder, MOI_RECIPE_F32);
+    const double of_half = run(half, &g), of_single = run(single, &g);
+    print_message("%s: BF16 at %.3f of the bound, FP32 at %.2g\n", name, of_half, of_single);
+    assert_true(of_half <= 1 && of_single <= 0x1p-10);
+    check_greedy(single, &g, name);
+    moi_lm_free(half), moi_lm_free(single);
+    moi_st_close(g.file);
+}
+
+static void test_models(void **state)
+{
+    (void)state;
+    struct dirent **entries = NULL;
+    int found = 0;
+    if (!find_root()) skip();
+    const int n = scandir(root, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        char path[900];
+        struct stat s;
+        snprintf(path, sizeof path, "%s/%s/golden.safetensors", root, entries[i]->d_name);
+        if (!stat(path, &s)) check_model(entries[i]->d_name), found++;
+        free(entries[i]);
+    }
+    free(entries);
+    if (!found) skip();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_models) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
