@@ -188,6 +188,32 @@ static void test_compile(void **state)
     setenv("MOI_CACHE", folder, 1);
 }
 
+/* Several kernels on several threads; one that fails is reported and the others are there. */
+static void test_several(void **state)
+{
+    (void)state;
+    const moii_kernel *k = moii_kernel_at(0);
+    char folder[1024];
+    moii_jit jit;
+    moii_jit_job jobs[4];
+    if (!can_compile()) skip();
+    snprintf(folder, sizeof folder, "%s/several", home);
+    setenv("MOI_CACHE", folder, 1);
+    for (int i = 0; i < 4; i++) {
+        jobs[i] = job_for(k, "sm_90a");
+        if (k->variants > 3) k->variant(i, jobs[i].defines);
+    }
+    strcpy(jobs[2].defines, "ELEM=nothing");
+    moit_ok(moii_jit_open(&jit, 3));
+    moit_refused(moii_jit_get(&jit, jobs, 4), MOI_ERR_COMPILE, "'ELEM=nothing'");
+    moii_jit_close(&jit);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(jobs[i].status, i == 2 ? MOI_ERR_COMPILE : MOI_OK);
+        assert_int_equal(jobs[i].cubin == NULL, i == 2);
+        free(jobs[i].cubin);
+    }
+}
+
 /* Without a compiler: what a folder has is used, what none has is refused with the reason. */
 static void test_no_compiler(void **state)
 {
@@ -275,7 +301,8 @@ int main(void)
     unsetenv("MOI_KERNELS");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cache_damage), cmocka_unit_test(test_cache_race), cmocka_unit_test(test_archs), cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_compile), cmocka_unit_test(test_no_compiler), cmocka_unit_test(test_cubin_damage),
+        cmocka_unit_test(test_compile), cmocka_unit_test(test_several), cmocka_unit_test(test_no_compiler),
+        cmocka_unit_test(test_cubin_damage),
     };
     return cmocka_run_group_tests(tests, NULL, remove_home);
 }

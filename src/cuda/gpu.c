@@ -73,6 +73,8 @@ static moi_status load(moii_gpu *gpu, const moii_jit_job *job)
     }
     moi_status status = moii_driver_check(&gpu->driver, gpu->driver.cuModuleGetFunction(&m->function, m->module, job->kernel->stem),
                                           "cuModuleGetFunction");
+    /* the driver loads lazily, and a stream under capture is no place for that */
+    if (!status) status = moii_driver_check(&gpu->driver, gpu->driver.cuFuncLoad(m->function), "cuFuncLoad");
     if (status) {
         gpu->driver.cuModuleUnload(m->module);
         free(m);

@@ -204,6 +204,7 @@ moii_cuenum cuModuleGetFunction(moii_cufunction *function, moii_cumodule module,
     *function = &module->function;
     return MOII_CU_OK;
 }
+moii_cuenum cuFuncLoad(moii_cufunction function) { return function ? MOII_CU_OK : (moii_cuenum)INVALID; }
 moii_cuenum cuFuncGetAttribute(int *value, moii_cuenum attribute, moii_cufunction function) { return (void)attribute, (void)function, *value = 0, MOII_CU_OK; }
 moii_cuenum cuFuncSetAttribute(moii_cufunction function, moii_cuenum attribute, int value) { return (void)function, (void)attribute, (void)value, MOII_CU_OK; }
 
