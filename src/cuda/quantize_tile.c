@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * quantize_tile.c: launches quantize_tile.cu: 8-bit elements, one read for both directions. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dtype.h"
+#include "format.h"
+#include "gpu.h"
+#include "kernels/elem.h"
+#include "kernels/quantize_tile_args.h"
+
+enum { TILE = 128, THREADS = 256 };
+
+/* What one variant of the kernel is compiled for. */
+typedef struct shape { bool bf16; int row_kind, row_elem, col_kind, col_elem; } shape;
+
+static void defines_for(const shape *s, char defines[MOII_DEFINES])
+{
+    snprintf(defines, MOII_DEFINES, "BF16=%d ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d", s->bf16, s->row_kind, s->row_elem, s->col_kind,
+             s->col_elem);
+}
+
+/* Both directions of one format, or either alone: the mixtures a caller may ask for besides are made of the same code. */
+enum { SIDES = 3, KINDS = 3, ELEMS = 2, INPUTS = 2, VARIANTS = SIDES * KINDS * ELEMS * INPUTS };
+static void variant(int i, char defines[MOII_DEFINES])
+{
+    static const int elems[] = { ELEM_E4M3, ELEM_E5M2 };
+    int side = i % SIDES, kind = TILE_MX32 + i / SIDES % KINDS, elem = elems[i / SIDES / KINDS % ELEMS];
+    shape s = { i / SIDES / KINDS / ELEMS, side == 1 ? TILE_NONE : kind, side == 1 ? 0 : elem, side == 0 ? TILE_NONE : kind, side == 0 ? 0 : elem };
+    defines_for(&s, defines);
+}
+
+static const moii_kernel kernel = {
+    .stem = "quantize_tile", .archs = "sm_90a sm_100a", .registers = 128, .variants = VARIANTS, .variant = variant,
+};
+
+static int kind_of(const moi_format *f)
+{
+    bool eight = f->elem == MOI_E4M3 || f->elem == MOI_E5M2;
+    if (!eight || f->flags & MOI_NONFINITE_LENIENT) return -1;
+    if (f->recipe == MOI_RECIPE_MX32) return TILE_MX32;
+    if (f->recipe != MOI_RECIPE_BLK128) return -1;
+    return f->block == MOI_BLOCK_SQUARE ? TILE_SQUARE : TILE_BLK128;
+}
+
+static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
+{
+    const moi_quantize_desc *d = desc;
+    int row = d->want & MOI_WANT_ROWWISE ? kind_of(&d->rowwise) : TILE_NONE, col = d->want & MOI_WANT_COLWISE ? kind_of(&d->colwise) : TILE_NONE;
+    *why = "in must be BF16 or FP32";
+    if (d->in == MOI_F16) return false;
+    *why = "elements must be E4M3 or E5M2 with scales, and not lenient";
+    if (row < 0 || col < 0) return false;
+    *why = "square blocks cannot be cut where groups are";
+    if (d->groups && (row == TILE_SQUARE || col == TILE_SQUARE)) return false;
+    *why = "batch, or rows / 128 with groups, must be below 65535";
+    if (d->batch > 65535 || d->max_rows / TILE + d->groups + 2 > 65535) return false;
+    return moii_gpu_fits(ctx, &kernel, why);
+}
+
+static void unplan(moi_plan *plan) { free(plan->state); }
+
+static moi_status plan_it(moi_plan *plan)
+{
+    const moi_quantize_desc *d = &plan->desc.quantize;
+    moii_gpu_kernel *k = calloc(1, sizeof *k);
+    MOII_REQUIRE(k, MOI_ERR_NOMEM, "quantize plan: no memory");
+    plan->state = k;
+    plan->unplan = unplan;
+    shape s = { .bf16 = d->in == MOI_BF16 };
+    if (d->want & MOI_WANT_ROWWISE) s.row_kind = kind_of(&d->rowwise), s.row_elem = (int)d->rowwise.elem;
+    if (d->want & MOI_WANT_COLWISE) s.col_kind = kind_of(&d->colwise), s.col_elem = (int)d->colwise.elem;
+    k->kernel = &kernel;
+    defines_for(&s, k->defines);
+    return moii_gpu_prepare(plan->ctx, k, 1);
+}
+
+static quantize_tile_side side_of(const moi_format *f, const moi_result *out, int64_t rows, int64_t cols, int64_t groups)
+{
+    quantize_tile_side s = { .data = out->data, .scale = out->scale, .stride = moii_ld_bytes(f, out->ld, cols), .layout = (int)f->layout,
+                             .rule = moii_block_rule_of(f) };
+    s.carry = moii_e8m0_carry(s.rule.element, s.rule.rounding);
+    s.data_bytes = rows * s.stride;
+    s.scale_rows = moii_scale_rows(f, rows);
+    s.blocks = moi_scale_blocks(f, cols, groups);
+    s.scale_bytes = moi_scale_bytes(f, rows, cols, groups);
+    return s;
+}
+
+static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
+{
+    const moi_quantize_desc *d = &plan->desc.quantize;
+    const moi_quantize_args *in = args;
+    (void)workspace;
+    quantize_tile_args a = { .in = in->in.data, .batch = d->batch, .rows = in->rows, .cols = d->cols, .in_ld = in->in.ld ? in->in.ld : d->cols };
+    if (d->want & MOI_WANT_COLWISE) a.groups = d->groups, a.offsets = (const long long *)(const void *)in->offsets;
+    a.strips = a.groups ? a.rows / TILE + a.groups + 1 : moii_ceil_div(a.rows, TILE);
+    a.in_bytes = a.rows * moi_row_bytes(d->in, a.in_ld);
+    a.vectors = moi_row_bytes(d->in, a.in_ld) % 16 == 0 && (d->batch == 1 || a.in_bytes % 16 == 0);
+    if (d->want & MOI_WANT_ROWWISE) a.row = side_of(&d->rowwise, &in->rowwise, a.rows, a.cols, 0);
+    if (d->want & MOI_WANT_COLWISE) a.col = side_of(&d->colwise, &in->colwise, a.cols, a.rows, a.groups);
+    if (a.cols == 0 || (a.rows == 0 && !a.groups) || a.batch == 0) return MOI_OK;
+    moii_gpu_launch launch = { .grid = { moii_ceil_div(a.cols, TILE), a.strips + (a.groups > 0), a.batch }, .threads = THREADS };
+    return moii_gpu_run(plan, plan->state, &launch, &a, stream);
+}
+
+static const moii_kernel *const kernels[] = { &kernel, NULL };
+
+const moii_impl moii_impl_quantize_tile = {
+    .name = "quantize_tile", .op = MOII_OP_QUANTIZE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32) | MOII_RECIPE_BIT(MOI_RECIPE_BLK128),
+    .is_unverified = true, .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
+};
