@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libmoiety through ctypes, on torch tensors: what the benches of this folder share.
+
+MOIETY_LIB names the library (build/gpu/libmoiety.so of `make gpu-bundle`)."""
+import ctypes as c
+import os
+import statistics
+import subprocess
+import time
+
+import torch
+
+F32, F16, BF16, E4M3, E5M2 = 1, 2, 3, 4, 5
+RECIPE_MX32, RECIPE_BLK128 = 2, 3
+ROWWISE, COLWISE = 1, 2
+ROW, TILED, COL = 0, 1, 2
+BACKEND_CUDA = 2
+
+
+class Format(c.Structure):
+    _fields_ = [("recipe", c.c_int), ("elem", c.c_int), ("block", c.c_int), ("round", c.c_int), ("layout", c.c_int), ("flags", c.c_uint32)]
+
+
+class Operand(c.Structure):
+    _fields_ = [("data", c.c_void_p), ("scale", c.c_void_p), ("ld", c.c_int64)]
+
+
+class CtxConfig(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("backend", c.c_int), ("threads", c.c_int32), ("reference_only", c.c_bool), ("log", c.c_void_p),
+                ("log_user", c.c_void_p), ("device", c.c_int32)]
+
+
+class QuantizeDesc(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("input", c.c_int), ("rowwise", Format), ("colwise", Format), ("want", c.c_uint32),
+                ("max_rows", c.c_int64), ("cols", c.c_int64), ("batch", c.c_int64), ("groups", c.c_int64)]
+
+
+class QuantizeArgs(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("rows", c.c_int64), ("input", Operand), ("rowwise", Operand), ("colwise", Operand), ("offsets", c.c_void_p)]
+
+
+lib = c.CDLL(os.environ.get("MOIETY_LIB", "build/gpu/libmoiety.so"))
+lib.moi_last_error.restype = c.c_char_p
+lib.moi_plan_row.restype = c.c_char_p
+lib.moi_ctx_describe.restype = c.c_char_p
+lib.moi_scale_bytes.restype = c.c_int64
+lib.moi_scale_bytes.argtypes = [c.c_void_p, c.c_int64, c.c_int64, c.c_int64]
+lib.moi_plan_workspace_bytes.restype = c.c_int64
+lib.moi_quantize_run.argtypes = [c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_void_p]
+for f in ("moi_plan_row", "moi_plan_workspace_bytes", "moi_plan_free", "moi_ctx_free", "moi_ctx_describe"):
+    getattr(lib, f).argtypes = [c.c_void_p]
+
+
+def check(status):
+    if status:
+        raise RuntimeError(lib.moi_last_error().decode())
+
+
+def context():
+    torch.zeros(1, device="cuda")  # the context that both share
+    ctx = c.c_void_p()
+    config = CtxConfig(size=c.sizeof(CtxConfig), backend=BACKEND_CUDA, device=-1)
+    check(lib.moi_ctx_create(c.byref(ctx), c.byref(config)))
+    return ctx
+
+
+def stream():
+    return c.c_void_p(torch.cuda.current_stream().cuda_stream)
+
+
+class Quantize:
+    """A plan with its results' tensors."""
+
+    def __init__(self, ctx, x, fmt, want, groups=0, offsets=None, row=None):
+        rows, cols = x.shape
+        self.x, self.offsets, self.want = x, offsets, want
+        desc = QuantizeDesc(size=c.sizeof(QuantizeDesc), row=row, input=BF16 if x.dtype == torch.bfloat16 else F32, rowwise=fmt, colwise=fmt,
+                            want=want, max_rows=rows, cols=cols, batch=1, groups=groups)
+        self.plan = c.c_void_p()
+        check(lib.moi_quantize_plan_create(c.byref(self.plan), ctx, c.byref(desc)))
+        self.row = lib.moi_plan_row(self.plan).decode()
+        sizes = [lib.moi_scale_bytes(c.byref(fmt), rows, cols, 0), lib.moi_scale_bytes(c.byref(fmt), cols, rows, groups)]
+        self.data = [torch.empty(rows, cols, dtype=torch.uint8, device="cuda") if want & ROWWISE else None,
+                     torch.empty(cols, rows, dtype=torch.uint8, device="cuda") if want & COLWISE else None]
+        self.scale = [torch.empty(s, dtype=torch.uint8, device="cuda") if d is not None else None for s, d in zip(sizes, self.data)]
+        self.bytes = x.numel() * x.element_size() + sum(t.numel() for t in self.data + self.scale if t is not None)
+        ptr = lambda t: None if t is None else t.data_ptr()
+        self.args = QuantizeArgs(size=c.sizeof(QuantizeArgs), rows=rows, input=Operand(x.data_ptr(), None, 0),
+                                 rowwise=Operand(ptr(self.data[0]), ptr(self.scale[0]), 0), colwise=Operand(ptr(self.data[1]), ptr(self.scale[1]), 0),
+                                 offsets=ptr(offsets))
+
+    def __call__(self):
+        check(lib.moi_quantize_run(self.plan, c.byref(self.args), None, 0, stream()))
+
+    def free(self):
+        lib.moi_plan_free(self.plan)
+
+
+# ---- timing: events around one call, L2 full of clean lines of something else ----
+
+class Timer:
+    def __init__(self):
+        self.flush = torch.ones(256 << 20, dtype=torch.int16, device="cuda")
+        self.sink = torch.zeros(1, dtype=torch.int64, device="cuda")
+
+    def cold(self):
+        self.sink += self.flush.view(torch.int64).sum()
+
+    def __call__(self, call, times=30):
+        for _ in range(3):
+            call()
+        torch.cuda.synchronize()
+        us = []
+        for _ in range(times):
+            self.cold()
+            a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            a.record()
+            call()
+            b.record()
+            torch.cuda.synchronize()
+            us.append(1e3 * a.elapsed_time(b))
+        us.sort()
+        return statistics.median(us), us[len(us) // 10], us[-1 - len(us) // 10]
+
+
+def machine():
+    """commit, date, device, driver, clocks as a CSV line begins"""
+    try:
+        smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.mem", "--format=csv,noheader"], capture_output=True,
+                             text=True).stdout.strip().replace(", ", ",")
+    except OSError:
+        smi = "?,?,?,?"
+    return ",".join([os.environ.get("MOIETY_COMMIT", "unknown"), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), smi])

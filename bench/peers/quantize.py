@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""MXFP8 and blk128 quantisation on the GPU beside torch.compile and the machine's copy, in one process.
+
+    MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/quantize.py [OUT.csv]
+
+Bytes: the input read once, codes and scales written once.  Copy: a device-to-device copy of 4 GiB, bytes read and written.  Every
+result is compared with plain torch before it is timed; inputs are random; before each timed call L2 is filled by reading
+something else; events around one call (about 3 us of a short call are theirs), median of 30 with p10 and p90."""
+import sys
+
+import torch
+
+import moiety as m
+
+SHAPES = [(131072, 7168), (16384, 7168)]
+HEAD = "commit,date,device,driver,sm_clock,mem_clock,op,row,case,median_us,p10_us,p90_us,gb_s,copy_gb_s,share_of_copy"
+
+
+def blocks(x, dim):
+    """codes and scale codes of blocks of 32 along dim, ratio-ceil: the largest over 448, rounded up to a power of two"""
+    amax = x.abs().amax(dim, keepdim=True)
+    bits = (amax + 0.0).view(torch.int32)
+    e = (((bits + (0x7FFFFF - 0x600000)) >> 23) - 8).clamp(min=0)
+    inverse = ((254 - e) << 23).view(torch.float32)
+    return (x * inverse).to(torch.float8_e4m3fn), e.to(torch.uint8)
+
+
+def plain_rows(x):
+    r, c = x.shape
+    q, e = blocks(x.float().view(r, c // 32, 32), 2)
+    return q.view(r, c), e.view(r, c // 32)
+
+
+def plain_cols(x):
+    r, c = x.shape
+    q, e = blocks(x.float().view(r // 32, 32, c), 1)
+    return q.view(r, c).t().contiguous(), e.view(r // 32, c).t().contiguous()
+
+
+def plain_both(x):
+    return plain_rows(x) + plain_cols(x)
+
+
+def untiled(scale, rows, nb):
+    """tiled scales as [rows, nb]"""
+    t = scale.view(-(-rows // 128), -(-nb // 4), 32, 4, 4).permute(0, 3, 2, 1, 4)
+    return t.reshape(-(-rows // 128) * 128, -1)[:rows, :nb]
+
+
+def verify(x, q):
+    """The first and the last 256 rows (columns) of what was made against plain torch."""
+    rows, cols = x.shape
+    wrong = 0
+    for part in (slice(0, 256), slice(rows - 256, rows)):
+        if q.data[0] is not None:
+            want, e = plain_rows(x[part])
+            wrong += int((q.data[0][part] != want.view(torch.uint8)).sum()) + int((untiled(q.scale[0], rows, cols // 32)[part] != e).sum())
+    for part in (slice(0, 256), slice(cols - 256, cols)):
+        if q.data[1] is not None:
+            want, e = plain_cols(x[:, part].contiguous())
+            wrong += int((q.data[1][part] != want.view(torch.uint8)).sum()) + int((untiled(q.scale[1], cols, rows // 32)[part] != e).sum())
+    return wrong
+
+
+def zipf(groups, rows):
+    w = 1.0 / torch.arange(1, groups + 1, dtype=torch.float64)
+    cuts = torch.cumsum(w / w.sum() * rows, 0).long()
+    cuts[-1] = rows
+    return torch.cat([torch.zeros(1, dtype=torch.int64), cuts]).cuda()
+
+
+class Bench:
+    def __init__(self, out):
+        self.timer, self.out, self.start = m.Timer(), out, m.machine()
+        a, b = (torch.empty(1 << 30, dtype=torch.float32, device="cuda") for _ in range(2))
+        self.copy = 2 * a.numel() * 4 / self.timer(lambda: b.copy_(a))[0] * 1e-3
+        print(self.start, f"copy {self.copy:.0f} GB/s", flush=True)
+        print(HEAD, file=out)
+
+    def report(self, row, case, us, nbytes):
+        rate = nbytes / us[0] * 1e-3
+        print(f"{self.start},quantize,{row},{case},{us[0]:.2f},{us[1]:.2f},{us[2]:.2f},{rate:.0f},{self.copy:.0f},{rate / self.copy:.3f}", file=self.out, flush=True)
+        print(f"{row:16} {case:44} {us[0]:9.1f} us {rate:6.0f} GB/s {rate / self.copy:6.3f} of copy", flush=True)
+
+    def ours(self, ctx, name, x, fmt, want, **more):
+        q = m.Quantize(ctx, x, fmt, want, **more)
+        q()
+        torch.cuda.synchronize()
+        if fmt.recipe == m.RECIPE_MX32 and fmt.elem == m.E4M3 and fmt.layout == m.TILED and x.dtype == torch.bfloat16:
+            wrong = verify(x, q)
+            if wrong:
+                print(f"WRONG: {name}: {wrong} codes and scales differ", flush=True)
+        self.report(q.row, name, self.timer(q), q.bytes)
+        q.free()
+
+    def torch_compile(self, name, x, fn, factor):
+        torch._dynamo.reset()
+        g = torch.compile(fn, dynamic=False)
+        g(x)
+        self.report("torch.compile", name, self.timer(lambda: g(x)), int(x.numel() * factor))
+
+
+def main():
+    ctx = m.context()
+    print(m.lib.moi_ctx_describe(ctx).decode())
+    with open(sys.argv[1] if len(sys.argv) > 1 else "/dev/null", "w") as out:
+        b = Bench(out)
+        for rows, cols in SHAPES:
+            x = torch.randn(rows, cols, device="cuda", dtype=torch.bfloat16)
+            size = f"{rows}x{cols}"
+            mx, e5 = m.Format(m.RECIPE_MX32, m.E4M3, layout=m.TILED), m.Format(m.RECIPE_MX32, m.E5M2, layout=m.TILED)
+            plain, blk = m.Format(m.RECIPE_MX32, m.E4M3), m.Format(m.RECIPE_BLK128, m.E4M3, layout=m.COL)
+            for want, side in ((1, "rows"), (2, "columns"), (3, "both")):
+                b.ours(ctx, f"{size} bf16>mxfp8 tiled {side}", x, mx, want)
+                b.ours(ctx, f"{size} bf16>mxfp8 row-major {side}", x, plain, want)
+                b.ours(ctx, f"{size} bf16>mx e5m2 tiled {side}", x, e5, want)
+                b.ours(ctx, f"{size} bf16>blk128 {side}", x, blk, want)
+                for groups in (8, 32, 128):
+                    if want & m.COLWISE:
+                        b.ours(ctx, f"{size} bf16>mxfp8 row-major {side} {groups} groups", x, plain, want, groups=groups, offsets=zipf(groups, rows))
+            for side, fn, factor in (("rows", plain_rows, 3 + 1 / 32), ("columns", plain_cols, 3 + 1 / 32), ("both", plain_both, 4 + 2 / 32)):
+                b.torch_compile(f"{size} bf16>mxfp8 row-major {side}", x, fn, factor)
+            if rows < 100000:
+                b.ours(ctx, f"{size} f32>mxfp8 tiled both", x.float(), mx, 3)
+            del x
+        for rows in (1, 8, 64):
+            x = torch.randn(rows, 7168, device="cuda", dtype=torch.bfloat16)
+            q = m.Quantize(ctx, x, m.Format(m.RECIPE_MX32, m.E4M3, layout=m.TILED), m.ROWWISE)
+            q()
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                for _ in range(20):
+                    q()
+            us = [t / 20 for t in b.timer(graph.replay)]
+            b.report(q.row, f"{rows}x7168 bf16>mxfp8 tiled rows one of 20 in a graph", us, q.bytes)
+
+
+main()
