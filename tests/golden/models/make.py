@@ -36,7 +36,7 @@ BASE = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_he
 MODELS = {
     "plain": dict(),
     "dense": dict(num_hidden_layers=2, decoder_sparse_step=2, num_experts=3),
-    "mlp-only": dict(mlp_only_layers=[0], num_experts=3),
+    "mlp-only": dict(mlp_only_layers=[1], num_experts=3),
     "tied": dict(num_hidden_layers=1, tie_word_embeddings=True, norm_topk_prob=False, num_experts_per_tok=3),
     "heads": dict(num_attention_heads=8, num_key_value_heads=1, head_dim=8, rope_theta=1000000.0, num_hidden_layers=1),
     "packed": dict(num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, num_experts_per_tok=1, norm_topk_prob=False),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * quantize_tile.c: launches quantize_tile.cu: 8-bit elements, one read for both directions. */
+ * quantize_sm90.c: launches quantize_sm90.cu: 8-bit elements, one read for both directions. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 #include "format.h"
 #include "gpu.h"
 #include "kernels/elem.h"
-#include "kernels/quantize_tile_args.h"
+#include "kernels/quantize_sm90_args.h"
 
 enum { TILE = 128, THREADS = 256 };
 
@@ -31,7 +31,7 @@ static void variant(int i, char defines[MOII_DEFINES])
 }
 
 static const moii_kernel kernel = {
-    .stem = "quantize_tile", .archs = "sm_90a sm_100a", .registers = 128, .variants = VARIANTS, .variant = variant,
+    .stem = "quantize_sm90", .archs = "sm_90a sm_100a", .registers = 128, .variants = VARIANTS, .variant = variant,
 };
 
 static int kind_of(const moi_format *f)
@@ -75,9 +75,9 @@ static moi_status plan_it(moi_plan *plan)
     return moii_gpu_prepare(plan->ctx, k, 1);
 }
 
-static quantize_tile_side side_of(const moi_format *f, const moi_result *out, int64_t rows, int64_t cols, int64_t groups)
+static quantize_sm90_side side_of(const moi_format *f, const moi_result *out, int64_t rows, int64_t cols, int64_t groups)
 {
-    quantize_tile_side s = { .data = out->data, .scale = out->scale, .stride = moii_ld_bytes(f, out->ld, cols), .layout = (int)f->layout,
+    quantize_sm90_side s = { .data = out->data, .scale = out->scale, .stride = moii_ld_bytes(f, out->ld, cols), .layout = (int)f->layout,
                              .rule = moii_block_rule_of(f) };
     s.carry = moii_e8m0_carry(s.rule.element, s.rule.rounding);
     s.data_bytes = rows * s.stride;
@@ -92,7 +92,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const moi_quantize_desc *d = &plan->desc.quantize;
     const moi_quantize_args *in = args;
     (void)workspace;
-    quantize_tile_args a = { .in = in->in.data, .batch = d->batch, .rows = in->rows, .cols = d->cols, .in_ld = in->in.ld ? in->in.ld : d->cols };
+    quantize_sm90_args a = { .in = in->in.data, .batch = d->batch, .rows = in->rows, .cols = d->cols, .in_ld = in->in.ld ? in->in.ld : d->cols };
     if (d->want & MOI_WANT_COLWISE) a.groups = d->groups, a.offsets = (const long long *)(const void *)in->offsets;
     a.strips = a.groups ? a.rows / TILE + a.groups + 1 : moii_ceil_div(a.rows, TILE);
     a.in_bytes = a.rows * moi_row_bytes(d->in, a.in_ld);
@@ -106,7 +106,8 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
 
 static const moii_kernel *const kernels[] = { &kernel, NULL };
 
-const moii_impl moii_impl_quantize_tile = {
-    .name = "quantize_tile", .op = MOII_OP_QUANTIZE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32) | MOII_RECIPE_BIT(MOI_RECIPE_BLK128),
+const moii_impl moii_impl_quantize_sm90 = {
+    .name = "quantize_sm90", .op = MOII_OP_QUANTIZE, .backend = MOI_BACKEND_CUDA,
+    .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32) | MOII_RECIPE_BIT(MOI_RECIPE_BLK128),
     .is_unverified = true, .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
 };

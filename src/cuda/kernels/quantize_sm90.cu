@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quantize_tile: moi_quantize_run to 8-bit elements, either direction or both from one read, in tiles of 128 x 128 values.
+ * quantize_sm90: moi_quantize_run to 8-bit elements, either direction or both from one read, in tiles of 128 x 128 values.
  *
  *   defines   BF16: 1, or 0 where the values are FP32; ROW_KIND, COL_KIND: TILE_...; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2
  *   grid      x: 128 columns, y: strips of 128 rows (and one more that clears, if there are groups), z: matrices
@@ -14,7 +14,7 @@
  *   NaN, Inf  make the inverse NaN, and the conversion of NaN is the code that the contract wants.
  */
 #include "elem.cuh"
-#include "quantize_tile_args.h"
+#include "quantize_sm90_args.h"
 
 #define TILE 128
 #define WARPS 8
@@ -99,7 +99,7 @@ static __device__ __noinline__ uint4 load_edge(const char *p, int count)
     return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-MOII_FN line load_line(const quantize_tile_args &a, const tile &t, int row, int col)
+MOII_FN line load_line(const quantize_sm90_args &a, const tile &t, int row, int col)
 {
     const char *p = (const char *)a.in + t.matrix * a.in_bytes + ((t.r0 + row) * a.in_ld + t.c0 + col) * SIZE;
     const bool whole = row < t.rows && col + 8 <= t.cols && a.vectors;
@@ -132,7 +132,7 @@ MOII_FN unsigned long long eight_codes(int elem, const float v[8])
 }
 
 /* The scale of a block goes to shared memory; what its values are multiplied by comes back. */
-MOII_FN float take_scale(int kind, const quantize_tile_side &side, unsigned int amax, bool writes, shared_scales *s, int block, int row)
+MOII_FN float take_scale(int kind, const quantize_sm90_side &side, unsigned int amax, bool writes, shared_scales *s, int block, int row)
 {
     if (kind == TILE_MX32) { /* moii_block_make for these elements and finite values: codes of 0 .. 247 */
         int e = (int)((amax + side.carry) >> 23) - side.rule.element.emax;
@@ -150,7 +150,7 @@ MOII_FN float take_scale(int kind, const quantize_tile_side &side, unsigned int 
 
 /* ---- scales leave ---- */
 
-MOII_FN long long scale_place(const quantize_tile_side &s, long long r, long long b, int last)
+MOII_FN long long scale_place(const quantize_sm90_side &s, long long r, long long b, int last)
 {
     if (s.layout == SCALES_TILED) return ((r / 128) * ((s.blocks + 3) / 4) + b / 4) * 512 + (r % 32) * 16 + (r / 32 % 4) * 4 + b % 4;
     if (s.layout == SCALES_COL) return b * ((s.scale_rows + last) & ~(long long)last) + r;
@@ -158,7 +158,7 @@ MOII_FN long long scale_place(const quantize_tile_side &s, long long r, long lon
 }
 
 /* Rows r0 .. r0 + 127 and blocks b0 .. of the shared ones; the layout's padding becomes 0.  rows, blocks: the valid ones. */
-MOII_FN void put_e8m0(const quantize_tile_side &s, unsigned char *to, const shared_scales &from, long long r0, int rows, long long b0, int blocks)
+MOII_FN void put_e8m0(const quantize_sm90_side &s, unsigned char *to, const shared_scales &from, long long r0, int rows, long long b0, int blocks)
 {
     const int t = threadIdx.x;
     if (s.layout == SCALES_TILED && r0 % 128 == 0) { /* one atom of 512 bytes; b0 is a multiple of 4 */
@@ -186,7 +186,7 @@ MOII_FN void put_e8m0(const quantize_tile_side &s, unsigned char *to, const shar
     }
 }
 
-MOII_FN void put_f32(const quantize_tile_side &s, float *to, const shared_scales &from, long long r0, int rows, long long b)
+MOII_FN void put_f32(const quantize_sm90_side &s, float *to, const shared_scales &from, long long r0, int rows, long long b)
 {
     const int t = threadIdx.x;
     long long r = r0 + t;
@@ -234,7 +234,7 @@ static __device__ __noinline__ void put_edge(unsigned char *to, int count, unsig
     for (int i = 0; i < 8 && i < count; i++) to[i] = (unsigned char)(codes >> 8 * i);
 }
 
-MOII_FN void put_row(const quantize_tile_args &a, const tile &t, int row, int col, unsigned long long codes)
+MOII_FN void put_row(const quantize_sm90_args &a, const tile &t, int row, int col, unsigned long long codes)
 {
     unsigned char *to = a.row.data + t.matrix * a.row.data_bytes + (t.r0 + row) * a.row.stride + t.c0 + col;
     if (row >= t.rows) return;
@@ -242,7 +242,7 @@ MOII_FN void put_row(const quantize_tile_args &a, const tile &t, int row, int co
     else put_edge(to, t.cols - col, codes);
 }
 
-MOII_FN void do_rows(const quantize_tile_args &a, const tile &t, const line v[8], const float *square, int row0, int col0, shared_scales *scales)
+MOII_FN void do_rows(const quantize_sm90_args &a, const tile &t, const line v[8], const float *square, int row0, int col0, shared_scales *scales)
 {
     unsigned int top[8];
     const int lanes = ROW_KIND == TILE_MX32 ? 4 : 16, lane = threadIdx.x % 16;
@@ -290,7 +290,7 @@ MOII_FN void col_tops(const line v[8], int col0, unsigned int *tops)
 #endif
 }
 
-MOII_FN void turn(const quantize_tile_args &a, const line v[8], const float *square, int row0, int col0, shared_memory *s)
+MOII_FN void turn(const quantize_sm90_args &a, const line v[8], const float *square, int row0, int col0, shared_memory *s)
 {
     const int warp = threadIdx.x / 32, first = COL_KIND == TILE_MX32 ? warp & ~1 : 0, count = COL_KIND == TILE_MX32 ? 2 : WARPS;
     const bool writes = threadIdx.x % 32 < 16 && warp == first;
@@ -320,7 +320,7 @@ MOII_FN unsigned int four_codes(const shared_memory *s, int col, int k)
     return (unsigned int)(low >> shift | (shift ? high << (64 - shift) : 0));
 }
 
-MOII_FN void put_cols(const quantize_tile_args &a, const tile &t, const shared_memory *s)
+MOII_FN void put_cols(const quantize_sm90_args &a, const tile &t, const shared_memory *s)
 {
     unsigned char *base = a.col.data + t.matrix * a.col.data_bytes + t.c0 * a.col.stride + t.r0;
     const int thread = threadIdx.x;
@@ -375,7 +375,7 @@ MOII_FN unsigned int square_top(const line v[8], unsigned int *tops)
 /* ---- tiles ---- */
 
 /* Which rows strip i has; false: none. */
-MOII_FN bool find_strip(const quantize_tile_args &a, long long i, tile *t)
+MOII_FN bool find_strip(const quantize_sm90_args &a, long long i, tile *t)
 {
     const int width = COL_KIND == TILE_MX32 ? 32 : 128;
     long long start = 0, end = a.rows, first = 0, g = 0;
@@ -398,7 +398,7 @@ MOII_FN bool find_strip(const quantize_tile_args &a, long long i, tile *t)
 }
 
 /* With groups: scale blocks that no group owns, and the padding of tiled row-wise scales. */
-MOII_FN void clear(const quantize_tile_args &a, const tile &t)
+MOII_FN void clear(const quantize_sm90_args &a, const tile &t)
 {
 #if COL_KIND == TILE_MX32 || COL_KIND == TILE_BLK128
     const int width = COL_KIND == TILE_MX32 ? 32 : 128;
@@ -424,7 +424,8 @@ MOII_FN void clear(const quantize_tile_args &a, const tile &t)
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(256, BF16 && (ROW_KIND == TILE_NONE || COL_KIND == TILE_NONE) ? 3 : 2) quantize_tile(const __grid_constant__ quantize_tile_args a)
+#define ONE_SIDE (ROW_KIND == TILE_NONE || COL_KIND == TILE_NONE)
+extern "C" __global__ void __launch_bounds__(256, BF16 && ONE_SIDE ? 3 : 2) quantize_sm90(const __grid_constant__ quantize_sm90_args a)
 {
     __shared__ shared_memory s;
     tile t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * quantize_tile_args.h: a quantisation in one or both directions, as the launcher fills it and quantize_tile.cu reads it. */
-#ifndef MOII_QUANTIZE_TILE_ARGS_H
-#define MOII_QUANTIZE_TILE_ARGS_H
+ * quantize_sm90_args.h: a quantisation in one or both directions, as the launcher fills it and quantize_sm90.cu reads it. */
+#ifndef MOII_QUANTIZE_SM90_ARGS_H
+#define MOII_QUANTIZE_SM90_ARGS_H
 
 #include "block.h"
 
@@ -12,7 +12,7 @@
 #define TILE_SQUARE 3
 
 /* One direction's result as it is stored: column-wise it is the transposed matrix. */
-typedef struct quantize_tile_side {
+typedef struct quantize_sm90_side {
     unsigned char *data;
     void *scale;
     long long stride, data_bytes;              /* between rows, between matrices */
@@ -20,15 +20,15 @@ typedef struct quantize_tile_side {
     int layout;
     unsigned int carry; /* mx32: moii_e8m0_carry */
     moii_block_rule rule;
-} quantize_tile_side;
+} quantize_sm90_side;
 
-typedef struct quantize_tile_args {
+typedef struct quantize_sm90_args {
     const void *in;
     const long long *offsets; /* groups + 1, where groups > 0 */
     long long batch, rows, cols, groups, strips;
     long long in_ld, in_bytes; /* elements between rows, bytes between matrices */
     int vectors;               /* rows of `in` begin at multiples of 16 bytes */
-    quantize_tile_side row, col;
-} quantize_tile_args;
+    quantize_sm90_side row, col;
+} quantize_sm90_args;
 
 #endif
