@@ -91,6 +91,8 @@ void *moit_alloc(int64_t bytes)
     return p + GUARD;
 }
 
+int64_t moit_size(const void *q) { return q ? ((const guard_head *)(const void *)((const char *)q - GUARD))->bytes : 0; }
+
 void moit_free(void *q)
 {
     if (!q) return;

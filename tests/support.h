@@ -34,6 +34,7 @@ const char *moit_row(const char *op, int i);
 /* A buffer with guard bands: moit_free fails the test if a byte before or behind it was written. */
 void *moit_alloc(int64_t bytes);
 void moit_free(void *p);
+int64_t moit_size(const void *p); /* of a whole buffer */
 /* A workspace for the plan (guarded too; NULL where it needs none). */
 void *moit_workspace(const moi_plan *plan);
 
