@@ -1,24 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_swiglu.c: the bound against long double, and fused quantisation against quantisation of the plain result. */
-#include "support.h"
+#include "support_gpu.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+/* NULL where a row of the GPU declines. */
 static moi_plan *plan_of(const moi_swiglu_desc *d)
 {
     moi_plan *p;
-    moit_ok(moi_swiglu_plan_create(&p, moit_ctx(0), d));
+    moit_mem m = moit_mem_of(d->row);
+    moi_status status = moi_swiglu_plan_create(&p, m.ctx, d);
+    if (status == MOI_ERR_UNSUPPORTED && m.gpu) return NULL;
+    moit_ok(status);
     return p;
 }
 
-static void run(const moi_plan *p, const moi_swiglu_args *a, int backward)
+static moi_result out_of(moit_mem *m, moi_result r)
 {
-    void *ws = moit_workspace(p);
+    return (moi_result){ moit_out(m, r.data, moit_size(r.data)), moit_out(m, r.scale, moit_size(r.scale)), r.ld };
+}
+
+/* Every buffer of `host` is a whole one of moit_alloc. */
+static void run(const moi_plan *p, const moi_swiglu_args *host, int backward)
+{
+    moit_mem m = moit_mem_of(moi_plan_row(p));
+    void *ws = moit_mem_workspace(&m, p);
     int64_t bytes = moi_plan_workspace_bytes(p);
-    if (backward) moit_ok(moi_swiglu_backward_run(p, a, ws, bytes, NULL));
-    else moit_ok(moi_swiglu_run(p, a, ws, bytes, NULL));
-    moit_free(ws);
+    moi_swiglu_args a = *host;
+    a.gate_up.data = moit_in(&m, host->gate_up.data, moit_size(host->gate_up.data));
+    a.gate_up.scale = moit_in(&m, host->gate_up.scale, moit_size(host->gate_up.scale));
+    a.d_act = moit_in(&m, host->d_act, moit_size(host->d_act));
+    a.offsets = moit_in(&m, host->offsets, moit_size(host->offsets));
+    a.plain = moit_out(&m, host->plain, moit_size(host->plain));
+    a.rowwise = out_of(&m, host->rowwise), a.colwise = out_of(&m, host->colwise);
+    if (backward) moit_mem_run(&m, moi_swiglu_backward_run(p, &a, ws, bytes, m.stream));
+    else moit_mem_run(&m, moi_swiglu_run(p, &a, ws, bytes, m.stream));
+    moit_mem_done(&m);
+    if (!m.gpu) moit_free(ws);
 }
 
 /* P:swiglu.bound: 8 * 2^-24 relative, or half of the smallest subnormal; what is not finite must be so here and there.
@@ -43,6 +62,7 @@ static void check_bound(const char *row, const float *gate, const float *up, con
     moi_swiglu_desc d = MOI_SWIGLU_DESC_INIT;
     d.row = row, d.in = MOI_FORMAT_F32, d.max_rows = 1, d.width = n;
     moi_plan *p = plan_of(&d);
+    if (!p) return;
     float *in = moit_alloc(2 * n * 4), *act = moit_alloc(n * 4), *grad = moit_alloc(2 * n * 4), *da = moit_alloc(n * 4);
     memcpy(in, gate, (size_t)n * 4), memcpy(in + n, up, (size_t)n * 4), memcpy(da, d_act, (size_t)n * 4);
     moi_swiglu_args a = { .size = sizeof a, .rows = 1, .gate_up = { in, NULL, 0 }, .plain = act, .d_act = da };
@@ -68,16 +88,16 @@ static void test_bound(void **state)
     static const float ups[] = { 1.0f, -1.0f, 0.0f, 1e30f, -3e38f, 1e-30f, 0x1p-140f, INFINITY, NAN };
     enum { E = sizeof edges / sizeof *edges, U = sizeof ups / sizeof *ups, N = 20000 };
     float *g = malloc(N * 4), *u = malloc(N * 4), *da = malloc(N * 4);
-    for (int i = 0; moit_row("swiglu", i); i++) {
+    for (int i = 0; moit_any_row("swiglu", i); i++) {
         moit_rng rng = moit_seed("swiglu", 0);
         for (int n = 0; n < E * U; n++) g[n] = edges[n % E], u[n] = ups[n / E], da[n] = 1.0f;
-        check_bound(moit_row("swiglu", i), g, u, da, E * U);
+        check_bound(moit_any_row("swiglu", i), g, u, da, E * U);
         for (int n = 0; n < N; n++) { /* normals of many sizes, and the floats around the zero of d_gate */
             g[n] = n < N / 2 ? ldexpf(moit_normal(&rng), (int)moit_below(&rng, 12) - 4) : -1.2784645f + (float)(n - N * 3 / 4) * 0x1p-23f;
             u[n] = ldexpf(moit_normal(&rng), (int)moit_below(&rng, 40) - 20);
             da[n] = moit_normal(&rng);
         }
-        check_bound(moit_row("swiglu", i), g, u, da, N);
+        check_bound(moit_any_row("swiglu", i), g, u, da, N);
     }
     free(g), free(u), free(da);
 }
@@ -135,6 +155,7 @@ static void fused_case(const char *row, const fused *c, uint64_t salt)
     d.row = row, d.in = c->in, d.out = c->out, d.rowwise = c->row, d.colwise = c->col, d.want = c->want, d.max_rows = c->rows, d.width = c->width;
     d.groups = c->groups;
     moi_plan *p = plan_of(&d);
+    if (!p) return;
     moi_operand in = make_input(c, &rng);
     int64_t *offsets = moit_alloc((c->groups + 1) * 8), n = c->rows * c->width, unit = moi_dtype_bits(c->out) / 8;
     char *d_act = moit_alloc(n * unit), *plain = moit_alloc(2 * n * unit);
@@ -183,8 +204,8 @@ static void test_fused(void **state)
         { 31, 72, 0, fp4, bf, fp4, MOI_F32, 3 },  { 64, 600, 4, mx, f32, blk, MOI_BF16, 3 }, { 50, 64, 0, mx, mx, bf, MOI_BF16, 1 },
         { 50, 64, 2, mx, mx, bf, MOI_BF16, 2 },
     };
-    for (int i = 0; moit_row("swiglu", i); i++)
-        for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) fused_case(moit_row("swiglu", i), &cases[n], n);
+    for (int i = 0; moit_any_row("swiglu", i); i++)
+        for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) fused_case(moit_any_row("swiglu", i), &cases[n], n);
 }
 
 static void test_refusals(void **state)
@@ -206,9 +227,9 @@ static void test_refusals(void **state)
     moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_SHAPE, "address space");
     d.width = 32, d.want = 0, d.groups = 0;
     float *in = moit_alloc(4 * 64 * 4), *out = moit_alloc(4 * 64 * 4);
-    for (int i = 0; moit_row("swiglu", i); i++) {
-        d.row = moit_row("swiglu", i);
-        p = plan_of(&d);
+    for (int i = 0; moit_any_row("swiglu", i); i++) {
+        d.row = moit_any_row("swiglu", i);
+        if (!(p = plan_of(&d))) continue;
         moi_swiglu_args a = { .size = sizeof a, .rows = 4, .gate_up = { in, NULL, 0 } };
         moit_refused(moi_swiglu_run(p, &a, NULL, 0, NULL), MOI_ERR_ARG, "plain: data is NULL");
         a.plain = out, a.rows = 5;
