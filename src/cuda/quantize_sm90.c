@@ -109,5 +109,5 @@ static const moii_kernel *const kernels[] = { &kernel, NULL };
 const moii_impl moii_impl_quantize_sm90 = {
     .name = "quantize_sm90", .op = MOII_OP_QUANTIZE, .backend = MOI_BACKEND_CUDA,
     .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32) | MOII_RECIPE_BIT(MOI_RECIPE_BLK128),
-    .is_unverified = true, .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
+    .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
 };
