@@ -37,7 +37,7 @@ static bool find(const elf *e, const char *prefix, const char *entry, Elf64_Shdr
 {
     char name[256];
     Elf64_Shdr names;
-    if (!section(e, e->head.e_shstrndx, &names)) return false;
+    if (!section(e, e->head.e_shstrndx, &names) || names.sh_type == SHT_NOBITS) return false;
     snprintf(name, sizeof name, "%s%s", prefix, entry);
     for (unsigned int i = 0; i < e->head.e_shnum; i++)
         if (section(e, i, out) && !strcmp(string(e, &names, out->sh_name), name)) return true;
@@ -49,7 +49,7 @@ static int largest(const elf *e, unsigned int wanted)
 {
     Elf64_Shdr info;
     int most = 0;
-    if (!find(e, ".nv.info", "", &info)) return 0;
+    if (!find(e, ".nv.info", "", &info) || info.sh_type == SHT_NOBITS) return 0;
     for (uint64_t at = 0; at + 4 <= info.sh_size;) {
         const unsigned char *p = e->data + info.sh_offset + at;
         unsigned int format = p[0], attribute = p[1], size = (unsigned int)p[2] | (unsigned int)p[3] << 8;

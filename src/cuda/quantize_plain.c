@@ -109,6 +109,6 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
 static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_quantize_plain = {
-    .name = "quantize_plain", .op = MOII_OP_QUANTIZE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES, .is_unverified = true,
+    .name = "quantize_plain", .op = MOII_OP_QUANTIZE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES,
     .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
 };
