@@ -73,6 +73,11 @@ int cmd_bench(int argc, char **argv)
     if (verdict != ARGS_GO) return verdict;
     if (path && !strcmp(op, "all")) return fprintf(stderr, "moiety bench: --shapes needs one operation, not 'all'\n"), CMD_USAGE;
     if (!(b.ctx = cmd_ctx("bench", threads))) return CMD_FAILED;
+    if (strncmp(moi_ctx_describe(b.ctx), "cpu", 3)) {
+        fprintf(stderr, "moiety bench: times rows of the CPU, on buffers in host memory; MOI_BACKEND asks for another back end\n");
+        moi_ctx_free(b.ctx);
+        return CMD_FAILED;
+    }
     if (csv && !(b.csv = fopen(csv, "w"))) {
         fprintf(stderr, "moiety bench: %s: %s\n", csv, strerror(errno));
         verdict = CMD_FAILED;

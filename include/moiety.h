@@ -273,7 +273,7 @@ typedef struct moi_kernels_config {
 /* Computes  every kernel of the library compiled into `folder`, which may be shipped and named by MOI_KERNELS; on any machine that
  *           has NVRTC.  Contexts look in MOI_KERNELS, then in the cache (MOI_CACHE, else XDG_CACHE_HOME/moiety, else ~/.cache/moiety;
  *           MOI_CACHE empty: none), and compile what neither has.
- * Errors    ARG, NO_COMPILER, COMPILE (also: spills, local memory or more registers than the kernel states), NOMEM. */
+ * Errors    ARG, IO, NO_COMPILER, COMPILE (also: spills, local memory or more registers than the kernel states), NOMEM. */
 MOI_API moi_status moi_kernels_compile(const moi_kernels_config *config);
 /* Tells `each`, name by name ("device", "driver", "nvrtc", "cache", ...), what the cuda back end finds or misses on this machine. */
 MOI_API moi_status moi_cuda_describe(void (*each)(void *user, const char *name, const char *value), void *user);

@@ -112,6 +112,15 @@ static void make_folders(const char *folder)
     mkdir(path, 0777);
 }
 
+bool moii_cache_ready(const char *folder)
+{
+    struct stat st;
+    make_folders(folder);
+    if (stat(folder, &st)) return false;
+    if (!S_ISDIR(st.st_mode)) return errno = ENOTDIR, false;
+    return access(folder, W_OK | X_OK) == 0;
+}
+
 bool moii_cache_write(const char *folder, const char *name, const void *data, size_t bytes)
 {
     char path[LONGEST], temporary[LONGEST];

@@ -13,6 +13,8 @@ bool moii_cache_read(const char *folder, const char *name, unsigned char **data,
 bool moii_cache_read_any(const char *folder, const char *prefix, unsigned char **data, size_t *bytes);
 /* Makes the folder if need be; false (errno) where it cannot be written. */
 bool moii_cache_write(const char *folder, const char *name, const void *data, size_t bytes);
+/* Makes the folder if need be; false (errno) where files cannot be written to it. */
+bool moii_cache_ready(const char *folder);
 /* How many files whose names end in `tail` it holds. */
 int moii_cache_count(const char *folder, const char *tail);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache.h"
 #include "ctx.h"
 #include "jit.h"
 #include "status.h"
@@ -106,6 +107,7 @@ static void hold_to_limits(moii_jit_job *j)
 static moi_status compile(const moi_kernels_config *c, moii_jit_job *jobs, int count)
 {
     moii_jit jit;
+    if (!moii_cache_ready(c->folder)) return moii_fail_errno(MOI_ERR_IO, "moi_kernels_compile: cannot write to %.200s", c->folder);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     MOII_TRY(moii_jit_open(&jit, c->threads ? c->threads : cores > 0 ? (int)cores : 1));
     moi_status status = moii_jit_compiler(&jit);

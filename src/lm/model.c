@@ -13,7 +13,7 @@
 moi_status moii_lm_begin(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config, const moi_lm_options *options)
 {
     *out = NULL;
-    MOII_REQUIRE(ctx->backend->nn, MOI_ERR_UNSUPPORTED, "moi_lm: the %s back end runs no models", ctx->backend->name);
+    MOII_REQUIRE(ctx->backend->nn, MOI_ERR_UNSUPPORTED, "moi_lm: the %s back end runs no models; ask for the cpu back end", ctx->backend->name);
     moi_lm *lm = calloc(1, sizeof *lm);
     MOII_REQUIRE(lm, MOI_ERR_NOMEM, "moi_lm: no memory");
     lm->ctx = ctx;
