@@ -3,13 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dtype.h"
 #include "format.h"
-#include "gpu.h"
 #include "kernels/elem.h"
 #include "kernels/quantize_sm90_args.h"
-
-enum { TILE = 128, THREADS = 256 };
+#include "tile8.h"
 
 /* What one variant of the kernel is compiled for. */
 typedef struct shape { bool bf16; int row_kind, row_elem, col_kind, col_elem; } shape;
@@ -34,19 +31,11 @@ static const moii_kernel kernel = {
     .stem = "quantize_sm90", .archs = "sm_90a sm_100a", .registers = 128, .variants = VARIANTS, .variant = variant,
 };
 
-static int kind_of(const moi_format *f)
-{
-    bool eight = f->elem == MOI_E4M3 || f->elem == MOI_E5M2;
-    if (!eight || f->flags & MOI_NONFINITE_LENIENT) return -1;
-    if (f->recipe == MOI_RECIPE_MX32) return TILE_MX32;
-    if (f->recipe != MOI_RECIPE_BLK128) return -1;
-    return f->block == MOI_BLOCK_SQUARE ? TILE_SQUARE : TILE_BLK128;
-}
-
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
     const moi_quantize_desc *d = desc;
-    int row = d->want & MOI_WANT_ROWWISE ? kind_of(&d->rowwise) : TILE_NONE, col = d->want & MOI_WANT_COLWISE ? kind_of(&d->colwise) : TILE_NONE;
+    int row = d->want & MOI_WANT_ROWWISE ? moii_tile8_kind(&d->rowwise) : TILE_NONE;
+    int col = d->want & MOI_WANT_COLWISE ? moii_tile8_kind(&d->colwise) : TILE_NONE;
     *why = "in must be BF16 or FP32";
     if (d->in == MOI_F16) return false;
     *why = "elements must be E4M3 or E5M2 with scales, and not lenient";
@@ -54,7 +43,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     *why = "square blocks cannot be cut where groups are";
     if (d->groups && (row == TILE_SQUARE || col == TILE_SQUARE)) return false;
     *why = "batch, or rows / 128 with groups, must be below 65535";
-    if (d->batch > 65535 || d->max_rows / TILE + d->groups + 2 > 65535) return false;
+    if (d->batch > 65535 || d->max_rows / MOII_TILE + d->groups + 2 > 65535) return false;
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
@@ -68,23 +57,11 @@ static moi_status plan_it(moi_plan *plan)
     plan->state = k;
     plan->unplan = unplan;
     shape s = { .bf16 = d->in == MOI_BF16 };
-    if (d->want & MOI_WANT_ROWWISE) s.row_kind = kind_of(&d->rowwise), s.row_elem = (int)d->rowwise.elem;
-    if (d->want & MOI_WANT_COLWISE) s.col_kind = kind_of(&d->colwise), s.col_elem = (int)d->colwise.elem;
+    if (d->want & MOI_WANT_ROWWISE) s.row_kind = moii_tile8_kind(&d->rowwise), s.row_elem = (int)d->rowwise.elem;
+    if (d->want & MOI_WANT_COLWISE) s.col_kind = moii_tile8_kind(&d->colwise), s.col_elem = (int)d->colwise.elem;
     k->kernel = &kernel;
     defines_for(&s, k->defines);
     return moii_gpu_prepare(plan->ctx, k, 1);
-}
-
-static quantize_sm90_side side_of(const moi_format *f, const moi_result *out, int64_t rows, int64_t cols, int64_t groups)
-{
-    quantize_sm90_side s = { .data = out->data, .scale = out->scale, .stride = moii_ld_bytes(f, out->ld, cols), .layout = (int)f->layout,
-                             .rule = moii_block_rule_of(f) };
-    s.carry = moii_e8m0_carry(s.rule.element, s.rule.rounding);
-    s.data_bytes = rows * s.stride;
-    s.scale_rows = moii_scale_rows(f, rows);
-    s.blocks = moi_scale_blocks(f, cols, groups);
-    s.scale_bytes = moi_scale_bytes(f, rows, cols, groups);
-    return s;
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -94,13 +71,13 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     (void)workspace;
     quantize_sm90_args a = { .in = in->in.data, .batch = d->batch, .rows = in->rows, .cols = d->cols, .in_ld = in->in.ld ? in->in.ld : d->cols };
     if (d->want & MOI_WANT_COLWISE) a.groups = d->groups, a.offsets = (const long long *)(const void *)in->offsets;
-    a.strips = a.groups ? a.rows / TILE + a.groups + 1 : moii_ceil_div(a.rows, TILE);
+    a.strips = moii_tile8_strips(a.rows, a.groups);
     a.in_bytes = a.rows * moi_row_bytes(d->in, a.in_ld);
     a.vectors = moi_row_bytes(d->in, a.in_ld) % 16 == 0 && (d->batch == 1 || a.in_bytes % 16 == 0);
-    if (d->want & MOI_WANT_ROWWISE) a.row = side_of(&d->rowwise, &in->rowwise, a.rows, a.cols, 0);
-    if (d->want & MOI_WANT_COLWISE) a.col = side_of(&d->colwise, &in->colwise, a.cols, a.rows, a.groups);
+    if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, a.rows, a.cols, 0);
+    if (d->want & MOI_WANT_COLWISE) a.col = moii_tile8_side(&d->colwise, &in->colwise, a.cols, a.rows, a.groups);
     if (a.cols == 0 || (a.rows == 0 && !a.groups) || a.batch == 0) return MOI_OK;
-    moii_gpu_launch launch = { .grid = { moii_ceil_div(a.cols, TILE), a.strips + (a.groups > 0), a.batch }, .threads = THREADS };
+    moii_gpu_launch launch = { .grid = { moii_ceil_div(a.cols, MOII_TILE), a.strips + (a.groups > 0), a.batch }, .threads = MOII_TILE_THREADS };
     return moii_gpu_run(plan, plan->state, &launch, &a, stream);
 }
 

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tile8.cuh: a tile of 128 x 128 values in the registers of 256 threads becomes 8-bit codes and scales in global memory,
+ * row-wise, column-wise or both.  The kernel that includes it has read or computed the values.
+ *
+ *   defines   TILE_BF16: 1, or 0 where the values are FP32; ROW_KIND, COL_KIND: TILE_...; ROW_ELEM, COL_ELEM: ELEM_E4M3 or
+ *             ELEM_E5M2
+ *   threads   256.  Warp w, lane l: rows 16 w + 8 (l / 16) + 0..7, columns 8 (l % 16) + 0..7: an 8 x 8 square in registers.  Four
+ *             lanes share a row's block of 32, sixteen its block of 128; two warps share a column's block of 32, eight its block
+ *             of 128.
+ *   strips    With groups, group g owns the strips from offsets[g] / 128 + g, so that no strip crosses a boundary.
+ *   shared    turned: the tile's column-wise codes, [column][row], in chunks of 8 rows; chunk k of column c stands at
+ *             k ^ (c / 8), which keeps both the writing (8 bytes) and the reading (words of a column) free of bank conflicts.
+ *             tops: largest magnitudes per warp and column.  scales: what leaves as scales, [block][row]; FP32 ones as bits, as
+ *             a float's NaN may change its bits on the way.
+ *   NaN, Inf  make the inverse NaN, and the conversion of NaN is the code that the contract wants.
+ */
+#ifndef MOII_TILE8_CUH
+#define MOII_TILE8_CUH
+
+#include "elem.cuh"
+#include "tile8_args.h"
+
+#define TILE 128
+#define WARPS 8
+
+typedef struct tile {
+    long long matrix, r0, c0; /* r0: first row */
+    int rows, cols;           /* valid ones */
+    long long block;          /* of the column side: the strip's first */
+    bool owned;               /* by a group, or there are none */
+} tile;
+
+#if TILE_BF16
+typedef uint4 line; /* eight values of a row */
+#else
+typedef struct line { uint4 low, high; } line;
+#endif
+
+typedef struct shared_scales {
+    union { unsigned char e8m0[4][TILE]; unsigned int f32[TILE]; };
+} shared_scales;
+
+typedef struct shared_memory {
+#if COL_KIND != TILE_NONE
+    unsigned long long turned[TILE][16];
+#endif
+    unsigned int tops[WARPS][TILE];
+    shared_scales row, col;
+} shared_memory;
+
+/* ---- values ---- */
+
+/* Value c (0..7) of a line; c is a constant wherever this is inlined. */
+MOII_FN float value_of(const line &v, int c)
+{
+#if TILE_BF16
+    unsigned int w = c < 2 ? v.x : c < 4 ? v.y : c < 6 ? v.z : v.w;
+    return moii_float_of(c & 1 ? w & 0xFFFF0000u : w << 16);
+#else
+    const uint4 &h = c < 4 ? v.low : v.high;
+    return moii_float_of(c % 4 == 0 ? h.x : c % 4 == 1 ? h.y : c % 4 == 2 ? h.z : h.w);
+#endif
+}
+
+/* Magnitudes: BF16 in pairs, whose integer order is that of their magnitudes; FP32 singly. */
+MOII_FN unsigned int larger(unsigned int a, unsigned int b)
+{
+#if TILE_BF16
+    unsigned int m;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    return m;
+#else
+    return a > b ? a : b;
+#endif
+}
+
+/* ---- codes ---- */
+
+MOII_FN unsigned int two_codes(int elem, float first, float second)
+{
+    unsigned short pair;
+    if (elem == ELEM_E5M2) asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
+    else asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+
+MOII_FN unsigned long long eight_codes(int elem, const float v[8])
+{
+    unsigned int low = two_codes(elem, v[0], v[1]) | two_codes(elem, v[2], v[3]) << 16;
+    unsigned int high = two_codes(elem, v[4], v[5]) | two_codes(elem, v[6], v[7]) << 16;
+    return (unsigned long long)high << 32 | low;
+}
+
+/* The scale of a block goes to shared memory; what its values are multiplied by comes back. */
+MOII_FN float take_scale(int kind, const tile8_side &side, unsigned int amax, bool writes, shared_scales *s, int block, int row)
+{
+    if (kind == TILE_MX32) { /* moii_block_make for these elements and finite values: codes of 0 .. 247 */
+        int e = (int)((amax + side.carry) >> 23) - side.rule.element.emax;
+        unsigned int code = e > 0 ? e : 0;
+        bool poisoned = amax >= MOII_INF_BITS;
+        if (writes) s->e8m0[block][row] = (unsigned char)(poisoned ? 0xFFu : code);
+        return moii_float_of(poisoned ? MOII_NAN_BITS : (254u - code) << 23);
+    }
+    moii_block_rule r = side.rule;
+    r.mx = 0, r.lenient = 0;
+    moii_block b = moii_block_make(r, amax);
+    if (writes) s->f32[row] = b.scale;
+    return b.poisoned ? moii_float_of(MOII_NAN_BITS) : b.inverse;
+}
+
+/* ---- scales leave ---- */
+
+MOII_FN long long scale_place(const tile8_side &s, long long r, long long b, int last)
+{
+    if (s.layout == SCALES_TILED) return ((r / 128) * ((s.blocks + 3) / 4) + b / 4) * 512 + (r % 32) * 16 + (r / 32 % 4) * 4 + b % 4;
+    if (s.layout == SCALES_COL) return b * ((s.scale_rows + last) & ~(long long)last) + r;
+    return r * s.blocks + b;
+}
+
+/* Rows r0 .. r0 + 127 and blocks b0 .. of the shared ones; the layout's padding becomes 0.  rows, blocks: the valid ones. */
+MOII_FN void put_e8m0(const tile8_side &s, unsigned char *to, const shared_scales &from, long long r0, int rows, long long b0, int blocks)
+{
+    const int t = threadIdx.x;
+    if (s.layout == SCALES_TILED && r0 % 128 == 0) { /* one atom of 512 bytes; b0 is a multiple of 4 */
+        if (t >= 32) return;
+        unsigned int w[4];
+        for (int k = 0; k < 4; k++) {
+            w[k] = 0;
+            for (int b = 0; b < 4; b++)
+                if (t + 32 * k < rows && b < blocks) w[k] |= (unsigned int)from.e8m0[b][t + 32 * k] << 8 * b;
+        }
+        *(uint4 *)(to + scale_place(s, r0 + t, b0, 15)) = make_uint4(w[0], w[1], w[2], w[3]);
+        return;
+    }
+    if (t >= TILE) return;
+    long long r = r0 + t;
+    if (s.layout == SCALES_ROW && s.blocks % 4 == 0 && blocks == 4 && ((unsigned long long)to & 3) == 0 && b0 % 4 == 0) {
+        unsigned int w = 0;
+        for (int b = 0; b < 4; b++) w |= (unsigned int)from.e8m0[b][t] << 8 * b;
+        if (t < rows) *(unsigned int *)(to + r * s.blocks + b0) = w;
+        return;
+    }
+    for (int b = 0; b < blocks; b++) {
+        bool pad = s.layout == SCALES_COL && r >= s.scale_rows && r < ((s.scale_rows + 15) & ~15LL);
+        if (t < rows || pad) to[scale_place(s, r, b0 + b, 15)] = t < rows ? from.e8m0[b][t] : 0;
+    }
+}
+
+MOII_FN void put_f32(const tile8_side &s, unsigned int *to, const shared_scales &from, long long r0, int rows, long long b)
+{
+    const int t = threadIdx.x;
+    long long r = r0 + t;
+    bool pad = s.layout == SCALES_COL && r >= s.scale_rows && r < ((s.scale_rows + 3) & ~3LL);
+    if (t < TILE && (t < rows || pad)) to[scale_place(s, r, b, 3)] = t < rows ? from.f32[t] : 0;
+}
+
+/* ---- along rows ---- */
+
+#if ROW_KIND != TILE_NONE
+/* Largest magnitudes of the lane's eight rows over the lanes that share a block. */
+MOII_FN void row_tops(const line v[8], unsigned int top[8])
+{
+    const int lanes = ROW_KIND == TILE_MX32 ? 4 : 16;
+#if TILE_BF16
+#pragma unroll
+    for (int p = 0; p < 8; p += 2) {
+        unsigned int m[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint4 &w = v[p + i];
+            m[i] = larger(larger(w.x & 0x7FFF7FFFu, w.y & 0x7FFF7FFFu), larger(w.z & 0x7FFF7FFFu, w.w & 0x7FFF7FFFu));
+        }
+        unsigned int both = larger(__byte_perm(m[0], m[1], 0x5410), __byte_perm(m[0], m[1], 0x7632)); /* a row in each half */
+#pragma unroll
+        for (int step = 1; step < lanes; step *= 2) both = larger(both, __shfl_xor_sync(0xFFFFFFFFu, both, step));
+        top[p] = both << 16, top[p + 1] = both & 0xFFFF0000u;
+    }
+#else
+#pragma unroll
+    for (int p = 0; p < 8; p++) {
+        unsigned int m = 0;
+#pragma unroll
+        for (int c = 0; c < 8; c++) m = larger(m, moii_bits_of(value_of(v[p], c)) & 0x7FFFFFFFu);
+#pragma unroll
+        for (int step = 1; step < lanes; step *= 2) m = larger(m, __shfl_xor_sync(0xFFFFFFFFu, m, step));
+        top[p] = m;
+    }
+#endif
+}
+
+static __device__ __noinline__ void put_edge(unsigned char *to, int count, unsigned long long codes)
+{
+#pragma unroll 1
+    for (int i = 0; i < 8 && i < count; i++) to[i] = (unsigned char)(codes >> 8 * i);
+}
+
+MOII_FN void put_row(const tile8_side &side, const tile &t, int row, int col, unsigned long long codes)
+{
+    unsigned char *to = side.data + t.matrix * side.data_bytes + (t.r0 + row) * side.stride + t.c0 + col;
+    if (row >= t.rows) return;
+    if (col + 8 <= t.cols && (side.stride & 7) == 0) *(unsigned long long *)to = codes;
+    else put_edge(to, t.cols - col, codes);
+}
+
+MOII_FN void do_rows(const tile8_side &side, const tile &t, const line v[8], const float *square, int row0, int col0, shared_scales *scales)
+{
+    unsigned int top[8];
+    const int lanes = ROW_KIND == TILE_MX32 ? 4 : 16, lane = threadIdx.x % 16;
+    if (ROW_KIND != TILE_SQUARE) row_tops(v, top);
+#pragma unroll
+    for (int p = 0; p < 8; p++) {
+        float by, x[8];
+        if (ROW_KIND == TILE_SQUARE) by = *square;
+        else by = take_scale(ROW_KIND, side, top[p], lane % lanes == 0, scales, ROW_KIND == TILE_MX32 ? lane / 4 : 0, row0 + p);
+#pragma unroll
+        for (int c = 0; c < 8; c++) x[c] = value_of(v[p], c) * by;
+        put_row(side, t, row0 + p, col0, eight_codes(ROW_ELEM, x));
+    }
+}
+#endif
+
+/* ---- down columns ---- */
+
+#if COL_KIND != TILE_NONE
+/* Each warp's largest magnitudes of 16 rows, per column. */
+MOII_FN void col_tops(const line v[8], int col0, unsigned int *tops)
+{
+#if TILE_BF16
+    uint4 m = make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int p = 0; p < 8; p++) {
+        m.x = larger(m.x, v[p].x & 0x7FFF7FFFu), m.y = larger(m.y, v[p].y & 0x7FFF7FFFu);
+        m.z = larger(m.z, v[p].z & 0x7FFF7FFFu), m.w = larger(m.w, v[p].w & 0x7FFF7FFFu);
+    }
+    m.x = larger(m.x, __shfl_xor_sync(0xFFFFFFFFu, m.x, 16)), m.y = larger(m.y, __shfl_xor_sync(0xFFFFFFFFu, m.y, 16));
+    m.z = larger(m.z, __shfl_xor_sync(0xFFFFFFFFu, m.z, 16)), m.w = larger(m.w, __shfl_xor_sync(0xFFFFFFFFu, m.w, 16));
+    if (threadIdx.x % 32 >= 16) return;
+    uint4 *to = (uint4 *)(tops + col0);
+    to[0] = make_uint4(m.x << 16, m.x & 0xFFFF0000u, m.y << 16, m.y & 0xFFFF0000u);
+    to[1] = make_uint4(m.z << 16, m.z & 0xFFFF0000u, m.w << 16, m.w & 0xFFFF0000u);
+#else
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        unsigned int m = 0;
+#pragma unroll
+        for (int p = 0; p < 8; p++) m = larger(m, moii_bits_of(value_of(v[p], c)) & 0x7FFFFFFFu);
+        m = larger(m, __shfl_xor_sync(0xFFFFFFFFu, m, 16));
+        if (threadIdx.x % 32 < 16) tops[col0 + c] = m;
+    }
+#endif
+}
+
+MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, int row0, int col0, shared_memory *s)
+{
+    const int warp = threadIdx.x / 32, first = COL_KIND == TILE_MX32 ? warp & ~1 : 0, count = COL_KIND == TILE_MX32 ? 2 : WARPS;
+    const bool writes = threadIdx.x % 32 < 16 && warp == first;
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        float by, x[8];
+        if (COL_KIND == TILE_SQUARE) {
+            by = *square;
+        } else {
+            unsigned int top = 0;
+#pragma unroll
+            for (int w = 0; w < count; w++) top = max(top, s->tops[first + w][col0 + c]);
+            by = take_scale(COL_KIND, side, top, writes, &s->col, COL_KIND == TILE_MX32 ? warp / 2 : 0, col0 + c);
+        }
+#pragma unroll
+        for (int p = 0; p < 8; p++) x[p] = value_of(v[p], c) * by;
+        s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = eight_codes(COL_ELEM, x);
+    }
+}
+
+/* Codes k .. k + 3 of a column; k may be any number, beyond the tile come other codes, which nobody stores. */
+MOII_FN unsigned int four_codes(const shared_memory *s, int col, int k)
+{
+    const int i = k < 0 ? 0 : k / 8, j = i + 1 < 16 ? i + 1 : 15, shift = (k < 0 ? 0 : k % 8) * 8;
+    unsigned long long low = s->turned[col][i ^ (col / 8)], high = s->turned[col][j ^ (col / 8)];
+    if (k < 0) return (unsigned int)(low << -k * 8);
+    return (unsigned int)(low >> shift | (shift ? high << (64 - shift) : 0));
+}
+
+MOII_FN void put_cols(const tile8_side &side, const tile &t, const shared_memory *s)
+{
+    unsigned char *base = side.data + t.matrix * side.data_bytes + t.c0 * side.stride + t.r0;
+    const int thread = threadIdx.x;
+    if ((((unsigned long long)base | (unsigned long long)side.stride) & 15) == 0 && t.rows == TILE) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) { /* 8 lanes for the 128 bytes of a column */
+            int col = i * 32 + thread / 8, k = thread % 8, x = col / 8;
+            ulonglong2 two = *(const ulonglong2 *)&s->turned[col][2 * (k ^ (x >> 1))];
+            if (x & 1) two = make_ulonglong2(two.y, two.x);
+            if (col < t.cols) *(ulonglong2 *)(base + col * side.stride + 16 * k) = two;
+        }
+        return;
+    }
+    for (int col = thread / 32; col < t.cols; col += WARPS) { /* words at their own addresses, a warp for a column */
+        unsigned char *to = base + col * side.stride;
+        const int off = (int)((unsigned long long)to & 3);
+        for (int k = 4 * (thread % 32) - off; k < t.rows; k += 128) {
+            unsigned int w = t.owned ? four_codes(s, col, k) : 0;
+            if (k >= 0 && k + 4 <= t.rows) *(unsigned int *)(to + k) = w;
+            else
+                for (int i = 0; i < 4; i++)
+                    if (k + i >= 0 && k + i < t.rows) to[k + i] = (unsigned char)(w >> 8 * i);
+        }
+    }
+}
+#endif
+
+/* ---- squares ---- */
+
+MOII_FN unsigned int square_top(const line v[8], unsigned int *tops)
+{
+    unsigned int m = 0;
+#if TILE_BF16
+#pragma unroll
+    for (int p = 0; p < 8; p++)
+        m = larger(m, larger(larger(v[p].x & 0x7FFF7FFFu, v[p].y & 0x7FFF7FFFu), larger(v[p].z & 0x7FFF7FFFu, v[p].w & 0x7FFF7FFFu)));
+    m = max(m << 16, m & 0xFFFF0000u);
+#else
+#pragma unroll
+    for (int p = 0; p < 8; p++)
+#pragma unroll
+        for (int c = 0; c < 8; c++) m = max(m, moii_bits_of(value_of(v[p], c)) & 0x7FFFFFFFu);
+#endif
+    m = __reduce_max_sync(0xFFFFFFFFu, m);
+    if (threadIdx.x % 32 == 0) tops[threadIdx.x / 32] = m;
+    __syncthreads();
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) m = max(m, tops[w]);
+    return m;
+}
+
+/* ---- all of it ---- */
+
+/* The thread's square v becomes whatever the defines ask for.  Every thread of the block comes here, and only one tile of a block does
+ * so between two __syncthreads. */
+MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &t, const line v[8], shared_memory *s)
+{
+    const int lane = threadIdx.x % 32, row0 = threadIdx.x / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
+    float square_row = 1.0f, square_col = 1.0f;
+#if ROW_KIND == TILE_SQUARE || COL_KIND == TILE_SQUARE
+    const unsigned int top = square_top(v, s->tops[0]);
+    if (ROW_KIND == TILE_SQUARE) square_row = take_scale(TILE_SQUARE, row, top, threadIdx.x == 0, &s->row, 0, 0);
+    if (COL_KIND == TILE_SQUARE) square_col = take_scale(TILE_SQUARE, col, top, threadIdx.x == 0, &s->col, 0, 0);
+    __syncthreads();
+#endif
+#if COL_KIND == TILE_MX32 || COL_KIND == TILE_BLK128
+    col_tops(v, col0, s->tops[threadIdx.x / 32]);
+#endif
+#if ROW_KIND != TILE_NONE
+    do_rows(row, t, v, &square_row, row0, col0, &s->row);
+#endif
+    __syncthreads();
+#if ROW_KIND == TILE_MX32
+    put_e8m0(row, (unsigned char *)row.scale + t.matrix * row.scale_bytes, s->row, t.r0, t.rows, t.c0 / 32, (t.cols + 31) / 32);
+#elif ROW_KIND == TILE_BLK128
+    put_f32(row, (unsigned int *)((char *)row.scale + t.matrix * row.scale_bytes), s->row, t.r0, t.rows, t.c0 / 128);
+#elif ROW_KIND == TILE_SQUARE
+    if (threadIdx.x == 0)
+        ((unsigned int *)((char *)row.scale + t.matrix * row.scale_bytes))[scale_place(row, t.r0 / 128, t.c0 / 128, 3)] = s->row.f32[0];
+#endif
+#if COL_KIND != TILE_NONE
+    turn(col, v, &square_col, row0, col0, s);
+    __syncthreads();
+    put_cols(col, t, s);
+    if (!t.owned) return;
+#if COL_KIND == TILE_MX32
+    put_e8m0(col, (unsigned char *)col.scale + t.matrix * col.scale_bytes, s->col, t.c0, t.cols, t.block, (t.rows + 31) / 32);
+#elif COL_KIND == TILE_BLK128
+    put_f32(col, (unsigned int *)((char *)col.scale + t.matrix * col.scale_bytes), s->col, t.c0, t.cols, t.block);
+#else
+    if (threadIdx.x == 0)
+        ((unsigned int *)((char *)col.scale + t.matrix * col.scale_bytes))[scale_place(col, t.c0 / 128, t.r0 / 128, 3)] = s->col.f32[0];
+#endif
+#endif
+}
+
+/* ---- strips ---- */
+
+/* Which rows strip i has; false: none. */
+MOII_FN bool find_strip(const tile8_cut &a, long long i, tile *t)
+{
+    const int width = COL_KIND == TILE_MX32 ? 32 : 128;
+    long long start = 0, end = a.rows, first = 0, g = 0;
+    t->owned = true;
+    if (a.groups) {
+        long long low = 0, high = a.groups; /* the last group whose strips begin at i or before; `groups`: rows behind all */
+        while (low < high) {
+            long long m = (low + high + 1) / 2;
+            if (a.offsets[m] / TILE + m <= i) low = m;
+            else high = m - 1;
+        }
+        g = low;
+        start = a.offsets[g], end = g < a.groups ? a.offsets[g + 1] : a.rows, first = start / TILE + g;
+        t->owned = g < a.groups;
+    }
+    t->r0 = start + (i - first) * TILE;
+    t->rows = (int)(end - t->r0 < TILE ? end - t->r0 : TILE);
+    t->block = start / width + g + (t->r0 - start) / width;
+    return t->r0 < end;
+}
+
+/* With groups: scale blocks that no group owns, and the padding of tiled row-wise scales. */
+MOII_FN void clear(const tile8_cut &a, const tile8_side &row, const tile8_side &col, const tile &t)
+{
+#if COL_KIND == TILE_MX32 || COL_KIND == TILE_BLK128
+    const int width = COL_KIND == TILE_MX32 ? 32 : 128;
+    for (long long g = -1; g < a.groups; g++) {
+        long long used = 0, next = col.blocks;
+        if (g >= 0) used = a.offsets[g] / width + g + (a.offsets[g + 1] - a.offsets[g] + width - 1) / width;
+        if (g + 1 < a.groups) next = a.offsets[g + 1] / width + g + 1;
+        for (long long b = used; b < next; b++)
+            for (int c = threadIdx.x; c < TILE; c += 256) {
+                long long r = t.c0 + c;
+                const int last = COL_KIND == TILE_MX32 ? 15 : 3;
+                long long padded = col.layout == SCALES_COL ? (col.scale_rows + last) & ~(long long)last : col.scale_rows;
+                if (r >= padded) continue;
+                if (COL_KIND == TILE_MX32) ((unsigned char *)col.scale)[scale_place(col, r, b, last)] = 0;
+                else ((unsigned int *)col.scale)[scale_place(col, r, b, last)] = 0;
+            }
+    }
+#endif
+#if ROW_KIND == TILE_MX32
+    if (row.layout == SCALES_TILED)
+        for (long long r = a.rows; r < ((a.rows + 127) & ~127LL); r++)
+            if (threadIdx.x < 4) ((unsigned char *)row.scale)[scale_place(row, r, t.c0 / 32 + threadIdx.x, 15)] = 0;
+#endif
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tile8.h"
+
+#include "dtype.h"
+#include "format.h"
+
+int moii_tile8_kind(const moi_format *f)
+{
+    bool eight = f->elem == MOI_E4M3 || f->elem == MOI_E5M2;
+    if (!eight || f->flags & MOI_NONFINITE_LENIENT) return -1;
+    if (f->recipe == MOI_RECIPE_MX32) return TILE_MX32;
+    if (f->recipe != MOI_RECIPE_BLK128) return -1;
+    return f->block == MOI_BLOCK_SQUARE ? TILE_SQUARE : TILE_BLK128;
+}
+
+tile8_side moii_tile8_side(const moi_format *f, const moi_result *out, int64_t rows, int64_t cols, int64_t groups)
+{
+    tile8_side s = { .data = out->data, .scale = out->scale, .stride = moii_ld_bytes(f, out->ld, cols), .layout = (int)f->layout,
+                     .rule = moii_block_rule_of(f) };
+    s.carry = moii_e8m0_carry(s.rule.element, s.rule.rounding);
+    s.data_bytes = rows * s.stride;
+    s.scale_rows = moii_scale_rows(f, rows);
+    s.blocks = moi_scale_blocks(f, cols, groups);
+    s.scale_bytes = moi_scale_bytes(f, rows, cols, groups);
+    return s;
+}
+
+int64_t moii_tile8_strips(int64_t rows, int64_t groups)
+{
+    return groups ? rows / MOII_TILE + groups + 1 : moii_ceil_div(rows, MOII_TILE);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tile8.h: what the launchers of kernels that include tile8.cuh share. */
+#ifndef MOII_TILE8_H
+#define MOII_TILE8_H
+
+#include "gpu.h"
+#include "kernels/tile8_args.h"
+
+enum { MOII_TILE = 128, MOII_TILE_THREADS = 256 };
+
+/* TILE_...; -1: not a format that tile8.cuh makes. */
+int moii_tile8_kind(const moi_format *format);
+/* rows x cols as stored: of the transposed matrix for the column-wise side. */
+tile8_side moii_tile8_side(const moi_format *format, const moi_result *out, int64_t rows, int64_t cols, int64_t groups);
+/* How many strips of 128 rows there are at most. */
+int64_t moii_tile8_strips(int64_t rows, int64_t groups);
+
+#endif
