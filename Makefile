@@ -101,7 +101,7 @@ $(OUT)/bench/shapes.inc: $(wildcard bench/shapes/*.csv)
 	@mkdir -p $(@D)
 	@for f in $^; do echo "{ \"$$(basename $$f .csv)\","; sed 's/.*/"&\\n"/' $$f; echo '},'; done >$@
 # device code as C arrays: NVRTC compiles it at run time
-DEVICE_TEXT := src/core/num.h src/core/block.h $(sort $(wildcard src/cuda/kernels/*))
+DEVICE_TEXT := src/core/num.h src/core/block.h src/core/silu.h $(sort $(wildcard src/cuda/kernels/*))
 $(OUT)/src/cuda/texts.o: CPPFLAGS += -I$(OUT)/src/cuda
 $(OUT)/src/cuda/texts.o: $(OUT)/src/cuda/texts.inc
 $(OUT)/src/cuda/texts.inc: $(DEVICE_TEXT) tools/embed

@@ -572,8 +572,11 @@ typedef struct moi_swiglu_args {
  *           Backward: d_gate = d_act * up * s (1 + gate (1 - s)), s = 1 / (1 + exp(-gate)); d_up = d_act * silu(gate); the
  *           result [rows, 2 f] is given plain and/or quantised like the forward one.  Quantisation reads the FP32
  *           value, or its BF16 rounding where out is BF16.
- * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED.   Promise  P:swiglu.bound  within 8 * 2^-24 relative of float64, before rounding
- *           to `out`;  P:swiglu.fused  the quantised results are those of moi_quantize_run on the plain one, bit for bit. */
+ * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED.   Promise  P:swiglu.bits  every row gives the same bits; NaN is 0x7FFFFFFF or
+ *           0x7FFF.  P:swiglu.bound  before rounding to `out`, act and d_up are within 8 * 2^-24 relative of the formulas,
+ *           d_gate within 12 * 2^-24 of |d_act * up| s (1 + |gate| (1 - s)); all within (1 + |gate|) (1 + |up|) 2^-149 more
+ *           where something is subnormal.  P:swiglu.fused  the quantised results are those of moi_quantize_run on the
+ *           plain one, bit for bit. */
 MOI_API moi_status moi_swiglu_plan_create(moi_plan **out, moi_ctx *ctx, const moi_swiglu_desc *desc);
 MOI_API moi_status moi_swiglu_run(const moi_plan *plan, const moi_swiglu_args *args, void *workspace,
                                   int64_t workspace_bytes, moi_stream stream);

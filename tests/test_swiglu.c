@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_swiglu.c: the bound against long double, and fused quantisation against quantisation of the plain result. */
+ * test_swiglu.c: the bound against long double, the bits against the reference, and fused quantisation against quantisation of
+ * the plain result. */
 #include "support_gpu.h"
 
 #include <math.h>
@@ -40,11 +41,11 @@ static void run(const moi_plan *p, const moi_swiglu_args *host, int backward)
     if (!m.gpu) moit_free(ws);
 }
 
-/* P:swiglu.bound: 8 * 2^-24 relative, or half of the smallest subnormal; what is not finite must be so here and there.
- * With an infinite up, silu may underflow earlier in float64 than in long double, so NaN and Inf count as one. */
-static void compare(const char *row, const char *what, float gate, float up, float got, long double want)
+/* P:swiglu.bound: `limit`, and what subnormals lose; what is not finite must be so here and there.  With an infinite up, silu may
+ * underflow earlier here than in long double, so NaN and Inf count as one. */
+static void compare(const char *row, const char *what, float gate, float up, float got, long double want, long double limit)
 {
-    long double limit = 8 * 0x1p-24L * fabsl(want) + 0x1p-150L;
+    limit += (1 + fabsl((long double)gate)) * (isfinite(up) ? 1 + fabsl((long double)up) : 1) * 0x1p-149L;
     int bad;
     if (!isfinite(up) && !isfinite(want)) bad = isfinite(got);
     else if (isnan(want)) bad = !isnan(got);
@@ -56,7 +57,22 @@ static void compare(const char *row, const char *what, float gate, float up, flo
 
 static long double sigmoid(long double x) { return 1 / (1 + expl(-x)); }
 
-/* Where the terms of 1 + g (1 - s) cancel, at g = -1.278, long double has 11 bits more than the rows. */
+/* P:swiglu.bits: those of the reference. */
+static void check_bits(const moi_swiglu_desc *desc, const moi_swiglu_args *args, int backward, const void *got, int64_t bytes)
+{
+    moi_swiglu_desc d = *desc;
+    moi_swiglu_args a = *args;
+    d.row = "swiglu_ref", d.want = 0;
+    moi_plan *p = plan_of(&d);
+    a.plain = moit_alloc(bytes);
+    run(p, &a, backward);
+    for (int64_t i = 0; i < bytes; i++)
+        if (((unsigned char *)a.plain)[i] != ((const unsigned char *)got)[i])
+            fail_msg("%s, %s: byte %lld is not the reference's", desc->row, backward ? "backward" : "forward", (long long)i);
+    moit_free(a.plain);
+    moi_plan_free(p);
+}
+
 static void check_bound(const char *row, const float *gate, const float *up, const float *d_act, int64_t n)
 {
     moi_swiglu_desc d = MOI_SWIGLU_DESC_INIT;
@@ -67,13 +83,17 @@ static void check_bound(const char *row, const float *gate, const float *up, con
     memcpy(in, gate, (size_t)n * 4), memcpy(in + n, up, (size_t)n * 4), memcpy(da, d_act, (size_t)n * 4);
     moi_swiglu_args a = { .size = sizeof a, .rows = 1, .gate_up = { in, NULL, 0 }, .plain = act, .d_act = da };
     run(p, &a, 0);
+    check_bits(&d, &a, 0, act, n * 4);
     a.plain = grad;
     run(p, &a, 1);
+    check_bits(&d, &a, 1, grad, 2 * n * 4);
     for (int64_t i = 0; i < n; i++) {
         long double g = (long double)gate[i], u = (long double)up[i], da_ = (long double)d_act[i], s = sigmoid(g), silu = g / (1 + expl(-g));
-        compare(row, "act", gate[i], up[i], act[i], silu * u);
-        compare(row, "d_gate", gate[i], up[i], grad[i], da_ * u * s * (1 + g * (1 - s)));
-        compare(row, "d_up", gate[i], up[i], grad[n + i], da_ * silu);
+        const long double unit = 0x1p-24L;
+        compare(row, "act", gate[i], up[i], act[i], silu * u, 8 * unit * fabsl(silu * u));
+        compare(row, "d_gate", gate[i], up[i], grad[i], da_ * u * s * (1 + g * (1 - s)),
+                12 * unit * fabsl(da_ * u * s) * (1 + fabsl(g) * (1 - s)));
+        compare(row, "d_up", gate[i], up[i], grad[n + i], da_ * silu, 8 * unit * fabsl(da_ * silu));
     }
     moit_free(in), moit_free(act), moit_free(grad), moit_free(da);
     moi_plan_free(p);
@@ -147,7 +167,7 @@ static void free_results(results *r)
     moit_free(r->row.data), moit_free(r->row.scale), moit_free(r->col.data), moit_free(r->col.scale);
 }
 
-/* P:swiglu.fused: the same bits as the plain result quantised by the reference; both with and without `plain` wanted. */
+/* P:swiglu.fused and P:swiglu.bits: the same bits as the plain result quantised by the reference; both with and without `plain` wanted. */
 static void fused_case(const char *row, const fused *c, uint64_t salt)
 {
     moit_rng rng = moit_seed("swiglu fused", salt);
@@ -169,6 +189,7 @@ static void fused_case(const char *row, const fused *c, uint64_t salt)
         for (int with_plain = 1; with_plain >= 0; with_plain--) {
             if (!with_plain) a.plain = NULL;
             run(p, &a, backward);
+            if (with_plain) check_bits(&d, &a, backward, plain, c->rows * cols * unit);
             moi_quantize_desc q = MOI_QUANTIZE_DESC_INIT;
             q.row = "quantize_ref", q.in = c->out, q.rowwise = c->row, q.colwise = c->col, q.want = c->want, q.max_rows = c->rows, q.cols = cols;
             q.groups = c->groups;

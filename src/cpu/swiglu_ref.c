@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * swiglu_ref.c: the formulas in float64, element by element, rounded once; then the reference quantiser on the result. */
-#include <math.h>
-
+ * swiglu_ref.c: silu.h, element by element; then the reference quantiser on the result. */
 #include "cpu.h"
 #include "quantize_block.h"
 #include "scales.h"
-
-static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
-static double silu(double x) { return x / (1.0 + exp(-x)); }
+#include "silu.h"
 
 /* The plain result where the caller does not want it: quantisation reads it from here. */
 static moi_status plan_(moi_plan *plan)
@@ -41,11 +37,11 @@ static source source_of(const moi_swiglu_desc *d, const moi_swiglu_args *a)
                      moii_ld_bytes(&d->in, a->gate_up.ld, 2 * d->width) };
 }
 
-static double get(const source *s, int64_t r, int64_t c)
+static float get(const source *s, int64_t r, int64_t c)
 {
     float v = moi_decode(s->d->in.elem, (const char *)s->a->gate_up.data + r * s->stride, c);
     if (s->block) v *= moii_scale_get(&s->scales, r, c / s->block);
-    return (double)v;
+    return v;
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -57,7 +53,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     int64_t f = d->width;
     void *plain = a->plain ? a->plain : workspace;
     for (int64_t r = 0; r < a->rows; r++)
-        for (int64_t c = 0; c < f; c++) moi_encode(d->out, plain, r * f + c, (float)(silu(get(&s, r, c)) * get(&s, r, f + c)));
+        for (int64_t c = 0; c < f; c++) moi_encode(d->out, plain, r * f + c, moii_swiglu(get(&s, r, c), get(&s, r, f + c)));
     quantize(d, a, plain, f);
     return MOI_OK;
 }
@@ -72,10 +68,10 @@ static moi_status run_backward(const moi_plan *plan, const void *args, void *wor
     void *plain = a->plain ? a->plain : workspace;
     for (int64_t r = 0; r < a->rows; r++) {
         for (int64_t c = 0; c < f; c++) {
-            double gate = get(&src, r, c), up = get(&src, r, f + c), s = sigmoid(gate);
-            double d_act = (double)moi_decode(d->out, a->d_act, r * f + c);
-            moi_encode(d->out, plain, r * 2 * f + c, (float)(d_act * up * s * (1.0 + gate * (1.0 - s))));
-            moi_encode(d->out, plain, r * 2 * f + f + c, (float)(d_act * silu(gate)));
+            float d_act = moi_decode(d->out, a->d_act, r * f + c);
+            moii_swiglu_grad grad = moii_swiglu_backward(get(&src, r, c), get(&src, r, f + c), d_act);
+            moi_encode(d->out, plain, r * 2 * f + c, grad.gate);
+            moi_encode(d->out, plain, r * 2 * f + f + c, grad.up);
         }
     }
     quantize(d, a, plain, 2 * f);

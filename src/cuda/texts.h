@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * texts.h: the device code as the library carries it: src/cuda/kernels/ and src/core/num.h, block.h, embedded when it was built. */
+ * texts.h: the device code as the library carries it: src/cuda/kernels/ and src/core/num.h, block.h, silu.h, embedded when built. */
 #ifndef MOII_TEXTS_H
 #define MOII_TEXTS_H
 
