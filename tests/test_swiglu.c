@@ -217,13 +217,19 @@ static void test_fused(void **state)
 {
     (void)state;
     moi_format mx = MOI_FORMAT_MXFP8, mx5 = mx, blk = MOI_FORMAT_BLK128_ACT, f32 = MOI_FORMAT_F32, bf = MOI_FORMAT_BF16, fp4 = MOI_FORMAT_MXFP4;
-    mx5.elem = MOI_E5M2, mx5.layout = MOI_LAYOUT_COL;
+    moi_format tiled = mx, blk_col = blk, in5 = mx;
+    mx5.elem = MOI_E5M2, mx5.layout = MOI_LAYOUT_COL, tiled.layout = MOI_LAYOUT_TILED;
+    blk_col.layout = MOI_LAYOUT_COL, in5.elem = MOI_E5M2, in5.layout = MOI_LAYOUT_TILED;
     const fused cases[] = {
         { 0, 32, 3, mx, mx, f32, MOI_F32, 3 },    { 0, 32, 0, mx, mx, bf, MOI_BF16, 3 },    { 1, 1, 1, mx, mx, f32, MOI_F32, 3 },
         { 70, 48, 4, mx, mx, bf, MOI_BF16, 3 },   { 133, 96, 5, mx, mx5, bf, MOI_BF16, 3 }, { 97, 33, 0, mx5, mx, f32, MOI_F32, 3 },
         { 200, 130, 3, blk, blk, bf, MOI_BF16, 3 }, { 70, 200, 0, blk, blk, f32, MOI_F32, 3 }, { 40, 64, 8, mx, mx, mx, MOI_BF16, 3 },
         { 31, 72, 0, fp4, bf, fp4, MOI_F32, 3 },  { 64, 600, 4, mx, f32, blk, MOI_BF16, 3 }, { 50, 64, 0, mx, mx, bf, MOI_BF16, 1 },
         { 50, 64, 2, mx, mx, bf, MOI_BF16, 2 },
+        /* whole tiles of 128 columns, which rows of tiles want */
+        { 300, 256, 3, mx, mx, bf, MOI_BF16, 3 },  { 129, 128, 0, tiled, tiled, bf, MOI_BF16, 3 }, { 260, 128, 5, tiled, mx5, f32, MOI_F32, 3 },
+        { 131, 256, 2, blk, blk, bf, MOI_BF16, 3 }, { 40, 128, 0, mx5, mx5, mx, MOI_BF16, 3 },  { 140, 128, 4, blk, blk_col, blk, MOI_F32, 3 },
+        { 64, 384, 0, mx, mx, in5, MOI_BF16, 1 },  { 96, 128, 3, mx, mx, bf, MOI_F32, 2 },     { 33, 128, 0, tiled, mx, f32, MOI_BF16, 3 },
     };
     for (int i = 0; moit_any_row("swiglu", i); i++)
         for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) fused_case(moit_any_row("swiglu", i), &cases[n], n);

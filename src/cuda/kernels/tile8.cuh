@@ -75,6 +75,19 @@ MOII_FN unsigned int larger(unsigned int a, unsigned int b)
 #endif
 }
 
+/* Which thread this is.  TILE_REPEATED: the kernel makes several tiles in a loop, and what depends on the thread alone must not be
+ * computed before it and held all the time. */
+MOII_FN int thread_index(void)
+{
+#ifdef TILE_REPEATED
+    int i;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(i));
+    return i;
+#else
+    return threadIdx.x;
+#endif
+}
+
 /* ---- codes ---- */
 
 MOII_FN unsigned int two_codes(int elem, float first, float second)
@@ -121,12 +134,15 @@ MOII_FN long long scale_place(const tile8_side &s, long long r, long long b, int
 /* Rows r0 .. r0 + 127 and blocks b0 .. of the shared ones; the layout's padding becomes 0.  rows, blocks: the valid ones. */
 MOII_FN void put_e8m0(const tile8_side &s, unsigned char *to, const shared_scales &from, long long r0, int rows, long long b0, int blocks)
 {
-    const int t = threadIdx.x;
-    if (s.layout == SCALES_TILED && r0 % 128 == 0) { /* one atom of 512 bytes; b0 is a multiple of 4 */
+    const int t = thread_index();
+    /* One atom of 512 bytes, if its rows are this tile's alone; b0 is a multiple of 4. */
+    if (s.layout == SCALES_TILED && r0 % 128 == 0 && (rows == TILE || r0 + rows == s.scale_rows)) {
         if (t >= 32) return;
         unsigned int w[4];
+#pragma unroll
         for (int k = 0; k < 4; k++) {
             w[k] = 0;
+#pragma unroll
             for (int b = 0; b < 4; b++)
                 if (t + 32 * k < rows && b < blocks) w[k] |= (unsigned int)from.e8m0[b][t + 32 * k] << 8 * b;
         }
@@ -149,7 +165,7 @@ MOII_FN void put_e8m0(const tile8_side &s, unsigned char *to, const shared_scale
 
 MOII_FN void put_f32(const tile8_side &s, unsigned int *to, const shared_scales &from, long long r0, int rows, long long b)
 {
-    const int t = threadIdx.x;
+    const int t = thread_index();
     long long r = r0 + t;
     bool pad = s.layout == SCALES_COL && r >= s.scale_rows && r < ((s.scale_rows + 3) & ~3LL);
     if (t < TILE && (t < rows || pad)) to[scale_place(s, r, b, 3)] = t < rows ? from.f32[t] : 0;
@@ -189,7 +205,13 @@ MOII_FN void row_tops(const line v[8], unsigned int top[8])
 #endif
 }
 
-static __device__ __noinline__ void put_edge(unsigned char *to, int count, unsigned long long codes)
+/* Apart, so that there is one copy of it; TILE_INLINE: where a call would make the kernel spill. */
+#ifdef TILE_INLINE
+MOII_FN
+#else
+static __device__ __noinline__
+#endif
+void put_edge(unsigned char *to, int count, unsigned long long codes)
 {
 #pragma unroll 1
     for (int i = 0; i < 8 && i < count; i++) to[i] = (unsigned char)(codes >> 8 * i);
@@ -206,7 +228,7 @@ MOII_FN void put_row(const tile8_side &side, const tile &t, int row, int col, un
 MOII_FN void do_rows(const tile8_side &side, const tile &t, const line v[8], const float *square, int row0, int col0, shared_scales *scales)
 {
     unsigned int top[8];
-    const int lanes = ROW_KIND == TILE_MX32 ? 4 : 16, lane = threadIdx.x % 16;
+    const int lanes = ROW_KIND == TILE_MX32 ? 4 : 16, lane = thread_index() % 16;
     if (ROW_KIND != TILE_SQUARE) row_tops(v, top);
 #pragma unroll
     for (int p = 0; p < 8; p++) {
@@ -235,7 +257,7 @@ MOII_FN void col_tops(const line v[8], int col0, unsigned int *tops)
     }
     m.x = larger(m.x, __shfl_xor_sync(0xFFFFFFFFu, m.x, 16)), m.y = larger(m.y, __shfl_xor_sync(0xFFFFFFFFu, m.y, 16));
     m.z = larger(m.z, __shfl_xor_sync(0xFFFFFFFFu, m.z, 16)), m.w = larger(m.w, __shfl_xor_sync(0xFFFFFFFFu, m.w, 16));
-    if (threadIdx.x % 32 >= 16) return;
+    if (thread_index() % 32 >= 16) return;
     uint4 *to = (uint4 *)(tops + col0);
     to[0] = make_uint4(m.x << 16, m.x & 0xFFFF0000u, m.y << 16, m.y & 0xFFFF0000u);
     to[1] = make_uint4(m.z << 16, m.z & 0xFFFF0000u, m.w << 16, m.w & 0xFFFF0000u);
@@ -246,15 +268,15 @@ MOII_FN void col_tops(const line v[8], int col0, unsigned int *tops)
 #pragma unroll
         for (int p = 0; p < 8; p++) m = larger(m, moii_bits_of(value_of(v[p], c)) & 0x7FFFFFFFu);
         m = larger(m, __shfl_xor_sync(0xFFFFFFFFu, m, 16));
-        if (threadIdx.x % 32 < 16) tops[col0 + c] = m;
+        if (thread_index() % 32 < 16) tops[col0 + c] = m;
     }
 #endif
 }
 
 MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, int row0, int col0, shared_memory *s)
 {
-    const int warp = threadIdx.x / 32, first = COL_KIND == TILE_MX32 ? warp & ~1 : 0, count = COL_KIND == TILE_MX32 ? 2 : WARPS;
-    const bool writes = threadIdx.x % 32 < 16 && warp == first;
+    const int warp = thread_index() / 32, first = COL_KIND == TILE_MX32 ? warp & ~1 : 0, count = COL_KIND == TILE_MX32 ? 2 : WARPS;
+    const bool writes = thread_index() % 32 < 16 && warp == first;
 #pragma unroll
     for (int c = 0; c < 8; c++) {
         float by, x[8];
@@ -284,7 +306,7 @@ MOII_FN unsigned int four_codes(const shared_memory *s, int col, int k)
 MOII_FN void put_cols(const tile8_side &side, const tile &t, const shared_memory *s)
 {
     unsigned char *base = side.data + t.matrix * side.data_bytes + t.c0 * side.stride + t.r0;
-    const int thread = threadIdx.x;
+    const int thread = thread_index();
     if ((((unsigned long long)base | (unsigned long long)side.stride) & 15) == 0 && t.rows == TILE) {
 #pragma unroll
         for (int i = 0; i < 4; i++) { /* 8 lanes for the 128 bytes of a column */
@@ -326,7 +348,7 @@ MOII_FN unsigned int square_top(const line v[8], unsigned int *tops)
         for (int c = 0; c < 8; c++) m = max(m, moii_bits_of(value_of(v[p], c)) & 0x7FFFFFFFu);
 #endif
     m = __reduce_max_sync(0xFFFFFFFFu, m);
-    if (threadIdx.x % 32 == 0) tops[threadIdx.x / 32] = m;
+    if (thread_index() % 32 == 0) tops[thread_index() / 32] = m;
     __syncthreads();
 #pragma unroll
     for (int w = 0; w < WARPS; w++) m = max(m, tops[w]);
@@ -335,20 +357,30 @@ MOII_FN unsigned int square_top(const line v[8], unsigned int *tops)
 
 /* ---- all of it ---- */
 
+/* Keeps the compiler from holding unpacked values in registers from one step to the next: unpacking again is cheap. */
+MOII_FN void forget(line v[8])
+{
+#if TILE_BF16 && defined(TILE_INLINE)
+#pragma unroll
+    for (int p = 0; p < 8; p++) asm volatile("" : "+r"(v[p].x), "+r"(v[p].y), "+r"(v[p].z), "+r"(v[p].w));
+#endif
+}
+
 /* The thread's square v becomes whatever the defines ask for.  Every thread of the block comes here, and only one tile of a block does
  * so between two __syncthreads. */
-MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &t, const line v[8], shared_memory *s)
+MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &t, line v[8], shared_memory *s)
 {
-    const int lane = threadIdx.x % 32, row0 = threadIdx.x / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
+    const int lane = thread_index() % 32, row0 = thread_index() / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
     float square_row = 1.0f, square_col = 1.0f;
 #if ROW_KIND == TILE_SQUARE || COL_KIND == TILE_SQUARE
     const unsigned int top = square_top(v, s->tops[0]);
-    if (ROW_KIND == TILE_SQUARE) square_row = take_scale(TILE_SQUARE, row, top, threadIdx.x == 0, &s->row, 0, 0);
-    if (COL_KIND == TILE_SQUARE) square_col = take_scale(TILE_SQUARE, col, top, threadIdx.x == 0, &s->col, 0, 0);
+    if (ROW_KIND == TILE_SQUARE) square_row = take_scale(TILE_SQUARE, row, top, thread_index() == 0, &s->row, 0, 0);
+    if (COL_KIND == TILE_SQUARE) square_col = take_scale(TILE_SQUARE, col, top, thread_index() == 0, &s->col, 0, 0);
     __syncthreads();
 #endif
 #if COL_KIND == TILE_MX32 || COL_KIND == TILE_BLK128
-    col_tops(v, col0, s->tops[threadIdx.x / 32]);
+    col_tops(v, col0, s->tops[thread_index() / 32]);
+    forget(v);
 #endif
 #if ROW_KIND != TILE_NONE
     do_rows(row, t, v, &square_row, row0, col0, &s->row);
@@ -359,10 +391,11 @@ MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &
 #elif ROW_KIND == TILE_BLK128
     put_f32(row, (unsigned int *)((char *)row.scale + t.matrix * row.scale_bytes), s->row, t.r0, t.rows, t.c0 / 128);
 #elif ROW_KIND == TILE_SQUARE
-    if (threadIdx.x == 0)
+    if (thread_index() == 0)
         ((unsigned int *)((char *)row.scale + t.matrix * row.scale_bytes))[scale_place(row, t.r0 / 128, t.c0 / 128, 3)] = s->row.f32[0];
 #endif
 #if COL_KIND != TILE_NONE
+    forget(v);
     turn(col, v, &square_col, row0, col0, s);
     __syncthreads();
     put_cols(col, t, s);
@@ -372,7 +405,7 @@ MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &
 #elif COL_KIND == TILE_BLK128
     put_f32(col, (unsigned int *)((char *)col.scale + t.matrix * col.scale_bytes), s->col, t.c0, t.cols, t.block);
 #else
-    if (threadIdx.x == 0)
+    if (thread_index() == 0)
         ((unsigned int *)((char *)col.scale + t.matrix * col.scale_bytes))[scale_place(col, t.c0 / 128, t.r0 / 128, 3)] = s->col.f32[0];
 #endif
 #endif
@@ -413,7 +446,7 @@ MOII_FN void clear(const tile8_cut &a, const tile8_side &row, const tile8_side &
         if (g >= 0) used = a.offsets[g] / width + g + (a.offsets[g + 1] - a.offsets[g] + width - 1) / width;
         if (g + 1 < a.groups) next = a.offsets[g + 1] / width + g + 1;
         for (long long b = used; b < next; b++)
-            for (int c = threadIdx.x; c < TILE; c += 256) {
+            for (int c = thread_index(); c < TILE; c += 256) {
                 long long r = t.c0 + c;
                 const int last = COL_KIND == TILE_MX32 ? 15 : 3;
                 long long padded = col.layout == SCALES_COL ? (col.scale_rows + last) & ~(long long)last : col.scale_rows;
@@ -426,7 +459,7 @@ MOII_FN void clear(const tile8_cut &a, const tile8_side &row, const tile8_side &
 #if ROW_KIND == TILE_MX32
     if (row.layout == SCALES_TILED)
         for (long long r = a.rows; r < ((a.rows + 127) & ~127LL); r++)
-            if (threadIdx.x < 4) ((unsigned char *)row.scale)[scale_place(row, r, t.c0 / 32 + threadIdx.x, 15)] = 0;
+            if (thread_index() < 4) ((unsigned char *)row.scale)[scale_place(row, r, t.c0 / 32 + thread_index(), 15)] = 0;
 #endif
 }
 

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * swiglu_sm90: moi_swiglu_run or moi_swiglu_backward_run with 8-bit results, row-wise, column-wise or both, and the plain one where it is
+ * wanted, all from one read, in tiles of 128 x 128 values.
+ *
+ *   defines   BACKWARD: 0 or 1; IN_ELEM: ELEM_BF16, ELEM_F32, or with scales ELEM_E4M3, ELEM_E5M2; IN_BYTES: 2, 4, 1
+ *             accordingly; IN_WIDE: 1 where those scales are FP32; OUT_BF16: 1, or 0 where the plain result and d_act are
+ *             FP32; ROW_KIND, ROW_ELEM, COL_KIND, COL_ELEM: see tile8.cuh
+ *   grid      x: 128 columns of the activation, y: strips of 128 rows (and one more that clears, if there are groups)
+ *   threads   256, a square of 8 x 8 values each, as tile8.cuh has it: gate, up and d_act are all read before anything is computed.
+ *             Backward makes two tiles, of d_gate and of d_up, one after the other.
+ *   slowly    rows of eight with a gate beyond 86, and all where gate_up cannot be read in whole packets, are read again and computed
+ *             one value at a time.
+ */
+#include "silu.h"
+#include "stored.cuh"
+#include "swiglu_sm90_args.h"
+
+#define TILE_BF16 OUT_BF16
+#define TILE_INLINE
+#if BACKWARD
+#define TILE_REPEATED
+#endif
+#include "tile8.cuh"
+
+/* ---- reading ---- */
+
+MOII_FN uint4 load16(const void *p)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    return v;
+}
+
+MOII_FN uint2 load8(const void *p)
+{
+    uint2 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+    return v;
+}
+
+/* Eight values of a row of gate_up. */
+#if IN_BYTES == 1
+typedef uint2 packet;
+#elif IN_BYTES == 2
+typedef uint4 packet;
+#else
+typedef struct packet { uint4 low, high; } packet;
+#endif
+
+MOII_FN packet load_packet(const char *p)
+{
+#if IN_BYTES == 1
+    return load8(p);
+#elif IN_BYTES == 2
+    return load16(p);
+#else
+    packet v;
+    v.low = load16(p), v.high = load16(p + 16);
+    return v;
+#endif
+}
+
+MOII_FN packet no_packet(void)
+{
+#if IN_BYTES == 1
+    return make_uint2(0, 0);
+#elif IN_BYTES == 2
+    return make_uint4(0, 0, 0, 0);
+#else
+    packet v;
+    v.low = v.high = make_uint4(0, 0, 0, 0);
+    return v;
+#endif
+}
+
+MOII_FN line load_gradient(const char *p, bool there)
+{
+#if OUT_BF16
+    return there ? load16(p) : make_uint4(0, 0, 0, 0);
+#else
+    line v;
+    v.low = there ? load16(p) : make_uint4(0, 0, 0, 0), v.high = there ? load16(p + 16) : make_uint4(0, 0, 0, 0);
+    return v;
+#endif
+}
+
+/* The scale of eight values, which lie in one block as columns and width are multiples of 8. */
+MOII_FN float load_scale(const stored_matrix &m, long long r, long long c)
+{
+#if IN_BYTES == 1
+    const long long b = c / (IN_WIDE ? 128 : 32);
+    const long long i = stored_scale_place(m.layout, IN_WIDE, r, b, m.scale_rows, m.blocks);
+    return IN_WIDE ? ((const float *)m.scale)[i] : moii_e8m0_decode(((const unsigned char *)m.scale)[i]);
+#else
+    return 1.0f;
+#endif
+}
+
+/* ---- values ---- */
+
+MOII_FN void unpack(const packet &v, float scale, float x[8])
+{
+#if IN_BYTES == 1
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const unsigned short two = (unsigned short)((i < 2 ? v.x : v.y) >> 16 * (i % 2));
+        unsigned int halves;
+        if (IN_ELEM == ELEM_E5M2) asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(two));
+        else asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(two));
+        float low, high;
+        asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}" : "=f"(low), "=f"(high) : "r"(halves));
+        x[2 * i] = low * scale, x[2 * i + 1] = high * scale;
+    }
+#elif IN_BYTES == 2
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const unsigned int w = i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+        x[2 * i] = moii_float_of(w << 16), x[2 * i + 1] = moii_float_of(w & 0xFFFF0000u);
+    }
+#else
+    x[0] = moii_float_of(v.low.x), x[1] = moii_float_of(v.low.y), x[2] = moii_float_of(v.low.z), x[3] = moii_float_of(v.low.w);
+    x[4] = moii_float_of(v.high.x), x[5] = moii_float_of(v.high.y), x[6] = moii_float_of(v.high.z), x[7] = moii_float_of(v.high.w);
+#endif
+}
+
+MOII_FN line pack(const float x[8])
+{
+#if OUT_BF16
+    unsigned int w[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w[i]) : "f"(x[2 * i + 1]), "f"(x[2 * i])); /* NaN: 0x7FFF */
+    return make_uint4(w[0], w[1], w[2], w[3]);
+#else
+    line v;
+    v.low = make_uint4(moii_bits_of(x[0]), moii_bits_of(x[1]), moii_bits_of(x[2]), moii_bits_of(x[3]));
+    v.high = make_uint4(moii_bits_of(x[4]), moii_bits_of(x[5]), moii_bits_of(x[6]), moii_bits_of(x[7]));
+    return v;
+#endif
+}
+
+MOII_FN bool all_near(const packet &v, const float gate[8])
+{
+#if IN_BYTES == 2
+    unsigned int m, n;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(m) : "r"(v.x & 0x7FFF7FFFu), "r"(v.y & 0x7FFF7FFFu));
+    asm("max.u16x2 %0, %1, %2;" : "=r"(n) : "r"(v.z & 0x7FFF7FFFu), "r"(v.w & 0x7FFF7FFFu));
+    asm("max.u16x2 %0, %1, %2;" : "=r"(m) : "r"(m), "r"(n));
+    return max(m << 16, m) <= (MOII_SILU_NEAR_BITS | 0xFFFFu);
+#else
+    unsigned int m = 0;
+#pragma unroll
+    for (int c = 0; c < 8; c++) m = max(m, moii_bits_of(gate[c]) & 0x7FFFFFFFu);
+    return m <= MOII_SILU_NEAR_BITS;
+#endif
+}
+
+/* A row of eight whose gates are near; *second: backward, d_up.  False: they are not, and it must be done slowly. */
+MOII_FN bool make_row(const packet &g, const packet &u, const line &d, float gate_scale, float up_scale, line *first, line *second)
+{
+    float gate[8], up[8], x[8];
+    unpack(g, gate_scale, gate);
+    unpack(u, up_scale, up);
+#if BACKWARD
+    float y[8];
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        moii_swiglu_grad grad = moii_swiglu_grad_near(gate[c], up[c], value_of(d, c));
+        x[c] = grad.gate, y[c] = grad.up;
+    }
+    *second = pack(y);
+#else
+#pragma unroll
+    for (int c = 0; c < 8; c++) x[c] = moii_swiglu_near(gate[c], up[c]);
+#endif
+    *first = pack(x);
+    return all_near(g, gate);
+}
+
+MOII_FN float get(const stored_matrix &m, long long r, long long c)
+{
+    const float v = stored_decode(IN_ELEM, m.data + r * m.stride, c);
+    return IN_BYTES == 1 ? v * load_scale(m, r, c) : v;
+}
+
+MOII_FN line no_line(void)
+{
+#if OUT_BF16
+    return make_uint4(0, 0, 0, 0);
+#else
+    line v;
+    v.low = v.high = make_uint4(0, 0, 0, 0);
+    return v;
+#endif
+}
+
+/* Value c of a line, which was 0; c need not be a constant, and a loop over words would become an array in local memory. */
+MOII_FN void insert(line &to, int c, float v)
+{
+#if OUT_BF16
+    const unsigned int w = moii_bf16_encode(v) << 16 * (c % 2);
+    to.x |= c / 2 == 0 ? w : 0, to.y |= c / 2 == 1 ? w : 0, to.z |= c / 2 == 2 ? w : 0, to.w |= c / 2 == 3 ? w : 0;
+#else
+    const unsigned int w = moii_bits_of(v);
+    to.low.x |= c == 0 ? w : 0, to.low.y |= c == 1 ? w : 0, to.low.z |= c == 2 ? w : 0, to.low.w |= c == 3 ? w : 0;
+    to.high.x |= c == 4 ? w : 0, to.high.y |= c == 5 ? w : 0, to.high.z |= c == 6 ? w : 0, to.high.w |= c == 7 ? w : 0;
+#endif
+}
+
+/* The rows whose bits are set in `rows`. */
+MOII_FN void make_slowly(const swiglu_sm90_args &a, long long r0, long long c0, unsigned int rows, line first[8], line second[8])
+{
+#pragma unroll 1
+    for (int i = 0; i < 8; i++) {
+        if (!(rows >> i & 1)) continue;
+        line x = no_line(), y = no_line();
+#pragma unroll 1
+        for (int c = 0; c < 8; c++) {
+            const float gate = get(a.gate_up, r0 + i, c0 + c), up = get(a.gate_up, r0 + i, a.width + c0 + c);
+#if BACKWARD
+            const float d_act = elem_load(OUT_BF16 ? ELEM_BF16 : ELEM_F32, a.d_act, (r0 + i) * a.width + c0 + c);
+            const moii_swiglu_grad grad = moii_swiglu_backward(gate, up, d_act);
+            insert(x, c, grad.gate), insert(y, c, grad.up);
+#else
+            insert(x, c, moii_swiglu(gate, up));
+#endif
+        }
+#pragma unroll
+        for (int p = 0; p < 8; p++) {
+            if (p != i) continue;
+            first[p] = x;
+            if (BACKWARD) second[p] = y;
+        }
+    }
+}
+
+MOII_FN void put_plain(const swiglu_sm90_args &a, const tile &t, const line v[8], int row0, int col0)
+{
+    const long long stride = (1 + BACKWARD) * a.width;
+#pragma unroll
+    for (int p = 0; p < 8; p++) {
+        uint4 *to = (uint4 *)((char *)a.plain + ((t.r0 + row0 + p) * stride + t.c0 + col0) * (OUT_BF16 ? 2 : 4));
+        if (row0 + p >= t.rows) continue;
+#if OUT_BF16
+        *to = v[p];
+#else
+        to[0] = v[p].low, to[1] = v[p].high;
+#endif
+    }
+}
+
+/* ---- tiles ---- */
+
+MOII_FN void make_tile(const swiglu_sm90_args &a, const tile &t, int row0, int col0, line first[8], line second[8])
+{
+    packet g[8], u[8];
+    line d[8];
+    const long long r0 = t.r0 + row0, c0 = t.c0 + col0;
+    const char *p = (const char *)a.gate_up.data + r0 * a.gate_up.stride + c0 * IN_BYTES;
+    const long long stride = a.gate_up.stride, to_up = a.width * IN_BYTES;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        g[i] = u[i] = no_packet();
+        if (row0 + i < t.rows && a.vectors) g[i] = load_packet(p + i * stride), u[i] = load_packet(p + i * stride + to_up);
+    }
+#if BACKWARD
+    const int size = OUT_BF16 ? 2 : 4;
+#pragma unroll
+    for (int i = 0; i < 8; i++) d[i] = load_gradient((const char *)a.d_act + ((r0 + i) * a.width + c0) * size, row0 + i < t.rows);
+#endif
+    unsigned int slow = a.vectors ? 0 : (1u << max(0, min(8, t.rows - row0))) - 1;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const long long r = row0 + i < t.rows ? r0 + i : t.r0;
+        const float gate_scale = load_scale(a.gate_up, r, c0), up_scale = load_scale(a.gate_up, r, a.width + c0);
+        if (!make_row(g[i], u[i], d[i], gate_scale, up_scale, &first[i], &second[i])) slow |= 1u << i;
+    }
+    if (slow) make_slowly(a, r0, c0, slow, first, second);
+}
+
+/* Two blocks to an SM where 128 registers do without spilling. */
+#define FEW_REGISTERS (OUT_BF16 && IN_BYTES <= 2 && !(BACKWARD && __CUDA_ARCH__ >= 1000))
+extern "C" __global__ void __launch_bounds__(256, FEW_REGISTERS ? 2 : 1) swiglu_sm90(const __grid_constant__ swiglu_sm90_args a)
+{
+    __shared__ shared_memory s;
+    tile t;
+    t.matrix = 0, t.c0 = (long long)blockIdx.x * TILE, t.cols = TILE;
+    if (blockIdx.y == a.strips) {
+        clear(a.cut, a.row, a.col, t);
+        t.c0 += a.width;
+        if (BACKWARD) clear(a.cut, a.row, a.col, t);
+        return;
+    }
+    if (!find_strip(a.cut, blockIdx.y, &t)) return;
+    const int lane = threadIdx.x % 32, row0 = threadIdx.x / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
+    line v[8], next[8];
+    make_tile(a, t, row0, col0, v, next);
+#if BACKWARD
+#pragma unroll 1
+    for (int half = 0;; half++) {
+        if (a.plain) put_plain(a, t, v, row0, col0);
+        put_tile(a.row, a.col, t, v, &s);
+        if (half) return;
+        __syncthreads();
+        t.c0 += a.width;
+#pragma unroll
+        for (int p = 0; p < 8; p++) v[p] = next[p];
+    }
+#else
+    if (a.plain) put_plain(a, t, v, row0, col0);
+    put_tile(a.row, a.col, t, v, &s);
+#endif
+}

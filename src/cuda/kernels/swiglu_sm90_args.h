@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * swiglu_sm90_args.h: SwiGLU with quantised results, as the launcher fills it and swiglu_sm90.cu reads it. */
+#ifndef MOII_SWIGLU_SM90_ARGS_H
+#define MOII_SWIGLU_SM90_ARGS_H
+
+#include "stored_args.h"
+#include "tile8_args.h"
+
+typedef struct swiglu_sm90_args {
+    stored_matrix gate_up; /* [rows, 2 width] */
+    const void *d_act;     /* backward: [rows, width] in the type of `plain` */
+    void *plain;           /* [rows, width], backward [rows, 2 width]; NULL: not wanted */
+    long long width;       /* a multiple of 128 */
+    long long strips;
+    int vectors;           /* rows of gate_up begin at multiples of 16 bytes (8-bit elements: of 8) */
+    tile8_cut cut;
+    tile8_side row, col;
+} swiglu_sm90_args;
+
+#endif
