@@ -39,6 +39,16 @@ class QuantizeArgs(c.Structure):
     _fields_ = [("size", c.c_uint32), ("rows", c.c_int64), ("input", Operand), ("rowwise", Operand), ("colwise", Operand), ("offsets", c.c_void_p)]
 
 
+class SwigluDesc(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("input", Format), ("out", c.c_int), ("rowwise", Format), ("colwise", Format),
+                ("want", c.c_uint32), ("max_rows", c.c_int64), ("width", c.c_int64), ("groups", c.c_int64)]
+
+
+class SwigluArgs(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("rows", c.c_int64), ("gate_up", Operand), ("plain", c.c_void_p), ("rowwise", Operand), ("colwise", Operand),
+                ("d_act", c.c_void_p), ("offsets", c.c_void_p)]
+
+
 lib = c.CDLL(os.environ.get("MOIETY_LIB", "build/gpu/libmoiety.so"))
 lib.moi_last_error.restype = c.c_char_p
 lib.moi_plan_row.restype = c.c_char_p
@@ -47,6 +57,8 @@ lib.moi_scale_bytes.restype = c.c_int64
 lib.moi_scale_bytes.argtypes = [c.c_void_p, c.c_int64, c.c_int64, c.c_int64]
 lib.moi_plan_workspace_bytes.restype = c.c_int64
 lib.moi_quantize_run.argtypes = [c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_void_p]
+lib.moi_swiglu_run.argtypes = lib.moi_quantize_run.argtypes
+lib.moi_swiglu_backward_run.argtypes = lib.moi_quantize_run.argtypes
 for f in ("moi_plan_row", "moi_plan_workspace_bytes", "moi_plan_free", "moi_ctx_free", "moi_ctx_describe"):
     getattr(lib, f).argtypes = [c.c_void_p]
 
@@ -91,6 +103,42 @@ class Quantize:
 
     def __call__(self):
         check(lib.moi_quantize_run(self.plan, c.byref(self.args), None, 0, stream()))
+
+    def free(self):
+        lib.moi_plan_free(self.plan)
+
+
+def pointer(t):
+    return None if t is None else t.data_ptr()
+
+
+class Swiglu:
+    """A plan with its results' tensors; backward where d_act is given.  keep: also the plain result."""
+
+    def __init__(self, ctx, gate_up, fmt, want, d_act=None, groups=0, offsets=None, row=None, keep=False):
+        rows, width = gate_up.shape[0], gate_up.shape[1] // 2
+        cols = width if d_act is None else 2 * width
+        self.gate_up, self.d_act, self.offsets = gate_up, d_act, offsets
+        plain = Format(1, BF16)  # MOI_RECIPE_BF16
+        desc = SwigluDesc(size=c.sizeof(SwigluDesc), row=row, input=plain, out=BF16, rowwise=fmt, colwise=fmt, want=want, max_rows=rows,
+                          width=width, groups=groups)
+        self.plan = c.c_void_p()
+        check(lib.moi_swiglu_plan_create(c.byref(self.plan), ctx, c.byref(desc)))
+        self.row = lib.moi_plan_row(self.plan).decode()
+        self.run = lib.moi_swiglu_run if d_act is None else lib.moi_swiglu_backward_run
+        sizes = [lib.moi_scale_bytes(c.byref(fmt), rows, cols, 0), lib.moi_scale_bytes(c.byref(fmt), cols, rows, groups)]
+        self.data = [torch.empty(rows, cols, dtype=torch.uint8, device="cuda") if want & ROWWISE else None,
+                     torch.empty(cols, rows, dtype=torch.uint8, device="cuda") if want & COLWISE else None]
+        self.scale = [torch.empty(s, dtype=torch.uint8, device="cuda") if d is not None else None for s, d in zip(sizes, self.data)]
+        self.plain = torch.empty(rows, cols, dtype=torch.bfloat16, device="cuda") if keep else None
+        self.workspace = torch.empty(lib.moi_plan_workspace_bytes(self.plan), dtype=torch.uint8, device="cuda")
+        self.bytes = sum(t.numel() * t.element_size() for t in [gate_up, d_act, self.plain] + self.data + self.scale if t is not None)
+        self.args = SwigluArgs(size=c.sizeof(SwigluArgs), rows=rows, gate_up=Operand(gate_up.data_ptr(), None, 0), plain=pointer(self.plain),
+                               rowwise=Operand(pointer(self.data[0]), pointer(self.scale[0]), 0),
+                               colwise=Operand(pointer(self.data[1]), pointer(self.scale[1]), 0), d_act=pointer(d_act), offsets=pointer(offsets))
+
+    def __call__(self):
+        check(self.run(self.plan, c.byref(self.args), self.workspace.data_ptr() or None, self.workspace.numel(), stream()))
 
     def free(self):
         lib.moi_plan_free(self.plan)

@@ -71,8 +71,8 @@ def zipf(groups, rows):
 
 
 class Bench:
-    def __init__(self, out):
-        self.timer, self.out, self.start = m.Timer(), out, m.machine()
+    def __init__(self, out, op="quantize"):
+        self.timer, self.out, self.op, self.start = m.Timer(), out, op, m.machine()
         a, b = (torch.empty(1 << 30, dtype=torch.float32, device="cuda") for _ in range(2))
         self.copy = 2 * a.numel() * 4 / self.timer(lambda: b.copy_(a))[0] * 1e-3
         print(self.start, f"copy {self.copy:.0f} GB/s", flush=True)
@@ -80,7 +80,7 @@ class Bench:
 
     def report(self, row, case, us, nbytes):
         rate = nbytes / us[0] * 1e-3
-        print(f"{self.start},quantize,{row},{case},{us[0]:.2f},{us[1]:.2f},{us[2]:.2f},{rate:.0f},{self.copy:.0f},{rate / self.copy:.3f}", file=self.out, flush=True)
+        print(f"{self.start},{self.op},{row},{case},{us[0]:.2f},{us[1]:.2f},{us[2]:.2f},{rate:.0f},{self.copy:.0f},{rate / self.copy:.3f}", file=self.out, flush=True)
         print(f"{row:16} {case:44} {us[0]:9.1f} us {rate:6.0f} GB/s {rate / self.copy:6.3f} of copy", flush=True)
 
     def ours(self, ctx, name, x, fmt, want, **more):
@@ -137,4 +137,5 @@ def main():
             b.report(q.row, f"{rows}x7168 bf16>mxfp8 tiled rows one of 20 in a graph", us, q.bytes)
 
 
-main()
+if __name__ == "__main__":
+    main()
