@@ -103,9 +103,10 @@ static void same(const fixture *a, const fixture *b, int side, const char *what)
                      (long long)a->cols, side, moi_recipe_name(a->f[side].recipe), moi_dtype_name(a->f[side].elem), (long long)i);
     for (int64_t i = 0; i < a->scale_bytes[side]; i++)
         if (((unsigned char *)a->scale[side])[i] != ((unsigned char *)b->scale[side])[i])
-            fail_msg("%s: %s %lld x %lld, side %d, %s %s, layout %s: scale byte %lld", what, moi_dtype_name(a->in), (long long)a->rows,
-                     (long long)a->cols, side, moi_recipe_name(a->f[side].recipe), moi_dtype_name(a->f[side].elem),
-                     moi_layout_name(a->f[side].layout), (long long)i);
+            fail_msg("%s: %s %lld x %lld, side %d, %s %s, layout %s, flags %u, ld +%lld, want %u: scale byte %lld is %02x, want %02x", what,
+                     moi_dtype_name(a->in), (long long)a->rows, (long long)a->cols, side, moi_recipe_name(a->f[side].recipe), moi_dtype_name(a->f[side].elem),
+                     moi_layout_name(a->f[side].layout), a->f[side].flags, (long long)a->pad, a->want, (long long)i, ((unsigned char *)b->scale[side])[i],
+                     ((unsigned char *)a->scale[side])[i]);
 }
 
 /* ---- the definition, element by element ---- */

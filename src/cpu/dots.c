@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+enum { SCALES_AHEAD = 512 }; /* bytes */
+
 /* See MOII_DOT_SCALE_LIMIT. */
 static float usable(float scale)
 {
@@ -29,6 +31,8 @@ static void row_scales(const moii_isa *isa, const moii_scales *s, int64_t row, i
     if (layout != MOI_LAYOUT_ROW) first = moi_scale_index(layout, s->dtype, line, 0, s->rows, s->blocks);
     if (layout == MOI_LAYOUT_COL) step = moi_scale_index(layout, s->dtype, 0, 1, s->rows, s->blocks);
     const unsigned char *in = (const unsigned char *)s->data + first;
+    __builtin_prefetch(in + SCALES_AHEAD);
+    __builtin_prefetch(in + SCALES_AHEAD + 64);
     if (s->dtype == MOI_F32) spread((const float *)s->data + first, step, cols, out);
     else if (layout == MOI_LAYOUT_ROW) isa->dot_scales(in, out, s->blocks);
     else

@@ -28,8 +28,20 @@ static void variant(int i, char defines[MOII_DEFINES])
 }
 
 static const moii_kernel kernel = {
-    .stem = "quantize_sm90", .archs = "sm_90a sm_100a", .registers = 128, .variants = VARIANTS, .variant = variant,
+    .stem = "quantize_sm90", .archs = "sm_90a sm_100a", .registers = 224, .variants = VARIANTS, .variant = variant,
 };
+
+/* Numbers below 2^31 divided by n: with 2^s the power of two at or above n, i * ceil(2^(31 + s) / n) >> 31 + s is exact there
+ * (Granlund and Montgomery, Division by invariant integers, 1994).  1: magic 0. */
+static void set_divisor(int64_t n, unsigned int *magic, unsigned int *shift)
+{
+    unsigned int s = 0;
+    while ((int64_t)1 << s < n) s++;
+    *magic = *shift = 0;
+    if (s == 0) return;
+    *magic = (unsigned int)(((1ull << (31 + s)) + (uint64_t)n - 1) / (uint64_t)n);
+    *shift = s - 1;
+}
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
@@ -42,8 +54,9 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     if (row < 0 || col < 0) return false;
     *why = "square blocks cannot be cut where groups are";
     if (d->groups && (row == TILE_SQUARE || col == TILE_SQUARE)) return false;
-    *why = "batch, or rows / 128 with groups, must be below 65535";
-    if (d->batch > 65535 || d->max_rows / MOII_TILE + d->groups + 2 > 65535) return false;
+    *why = "there must be fewer than 2^30 tiles of 128 x 128";
+    int64_t tiles = moii_mul(moii_mul(d->batch, d->max_rows / MOII_TILE + d->groups + 1), moii_ceil_div(d->cols, MOII_TILE));
+    if (tiles < 0 || tiles >= 1 << 30) return false;
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
@@ -69,15 +82,18 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const moi_quantize_desc *d = &plan->desc.quantize;
     const moi_quantize_args *in = args;
     (void)workspace;
-    quantize_sm90_args a = { .in = in->in.data, .batch = d->batch, .rows = in->rows, .cols = d->cols, .in_ld = in->in.ld ? in->in.ld : d->cols };
+    quantize_sm90_args a = { .in = in->in.data, .rows = in->rows, .cols = d->cols, .in_ld = in->in.ld ? in->in.ld : d->cols };
     if (d->want & MOI_WANT_COLWISE) a.groups = d->groups, a.offsets = (const long long *)(const void *)in->offsets;
-    a.strips = moii_tile8_strips(a.rows, a.groups);
+    if (a.cols == 0 || (a.rows == 0 && !a.groups) || d->batch == 0) return MOI_OK;
     a.in_bytes = a.rows * moi_row_bytes(d->in, a.in_ld);
     a.vectors = moi_row_bytes(d->in, a.in_ld) % 16 == 0 && (d->batch == 1 || a.in_bytes % 16 == 0);
     if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, a.rows, a.cols, 0);
     if (d->want & MOI_WANT_COLWISE) a.col = moii_tile8_side(&d->colwise, &in->colwise, a.cols, a.rows, a.groups);
-    if (a.cols == 0 || (a.rows == 0 && !a.groups) || a.batch == 0) return MOI_OK;
-    moii_gpu_launch launch = { .grid = { moii_ceil_div(a.cols, MOII_TILE), a.strips + (a.groups > 0), a.batch }, .threads = MOII_TILE_THREADS };
+    int64_t across = moii_ceil_div(a.cols, MOII_TILE), strips = moii_tile8_strips(a.rows, a.groups);
+    a.strips = (unsigned int)strips, a.across = (unsigned int)across, a.tiles = (unsigned int)(d->batch * strips * across);
+    a.one_matrix = d->batch == 1;
+    set_divisor(across, &a.across_magic, &a.across_shift);
+    moii_gpu_launch launch = { .grid = { a.tiles + (a.groups > 0 ? across : 0) }, .threads = MOII_TILE_THREADS };
     return moii_gpu_run(plan, plan->state, &launch, &a, stream);
 }
 

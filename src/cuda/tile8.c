@@ -18,6 +18,7 @@ tile8_side moii_tile8_side(const moi_format *f, const moi_result *out, int64_t r
     tile8_side s = { .data = out->data, .scale = out->scale, .stride = moii_ld_bytes(f, out->ld, cols), .layout = (int)f->layout,
                      .rule = moii_block_rule_of(f) };
     s.carry = moii_e8m0_carry(s.rule.element, s.rule.rounding);
+    s.carry2 = (s.carry >> 16) * 0x10001u, s.emax2 = (unsigned int)s.rule.element.emax * 0x10001u;
     s.data_bytes = rows * s.stride;
     s.scale_rows = moii_scale_rows(f, rows);
     s.blocks = moi_scale_blocks(f, cols, groups);

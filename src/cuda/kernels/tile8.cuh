@@ -37,7 +37,7 @@ typedef uint4 line; /* eight values of a row */
 typedef struct line { uint4 low, high; } line;
 #endif
 
-typedef struct shared_scales {
+typedef struct __align__(16) shared_scales {
     union { unsigned char e8m0[4][TILE]; unsigned int f32[TILE]; };
 } shared_scales;
 
@@ -45,7 +45,7 @@ typedef struct shared_memory {
 #if COL_KIND != TILE_NONE
     unsigned long long turned[TILE][16];
 #endif
-    unsigned int tops[WARPS][TILE];
+    __align__(16) unsigned int tops[WARPS][TILE];
     shared_scales row, col;
 } shared_memory;
 
@@ -122,6 +122,36 @@ MOII_FN float take_scale(int kind, const tile8_side &side, unsigned int amax, bo
     return b.poisoned ? moii_float_of(MOII_NAN_BITS) : b.inverse;
 }
 
+#if TILE_BF16
+/* Two blocks of 32 at once, in halves of 16 bits, from BF16 magnitudes: nothing of take_scale's arithmetic crosses 16 bits, and powers of
+ * two multiply BF16 numbers exactly (results below 2^-126 become zeros as codes in any case). */
+typedef struct two_scales { unsigned int codes, inverse; } two_scales; /* E8M0; 2^(127 - code) as BF16, NaN for poisoned blocks */
+
+MOII_FN two_scales take_two(const tile8_side &side, unsigned int tops)
+{
+    two_scales s;
+    unsigned int e = ((tops + side.carry2) >> 7) & 0x01FF01FFu;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(e) : "r"(e), "r"(side.emax2));
+    s.codes = e - side.emax2;
+    s.inverse = (0x00FE00FEu - s.codes) << 7;
+    const unsigned int poisoned = (tops + 0x00800080u) & 0x80008000u;
+    if (poisoned) {
+        const unsigned int all = (poisoned >> 15) * 0xFFFFu;
+        s.codes |= all & 0x00FF00FFu, s.inverse |= all & 0x7FFF7FFFu;
+    }
+    return s;
+}
+
+MOII_FN unsigned int times(unsigned int a, unsigned int b) /* pairs of BF16 */
+{
+    unsigned int c;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+    return c;
+}
+
+MOII_FN uint4 times4(uint4 v, unsigned int by) { return make_uint4(times(v.x, by), times(v.y, by), times(v.z, by), times(v.w, by)); }
+#endif
+
 /* ---- scales leave ---- */
 
 MOII_FN long long scale_place(const tile8_side &s, long long r, long long b, int last)
@@ -171,9 +201,35 @@ MOII_FN void put_f32(const tile8_side &s, unsigned int *to, const shared_scales 
     if (t < TILE && (t < rows || pad)) to[scale_place(s, r, b, 3)] = t < rows ? from.f32[t] : 0;
 }
 
+/* The one scale of a square at (r, b); behind the last row, layout COL has padding. */
+MOII_FN void put_square(const tile8_side &s, long long matrix, const shared_scales &from, long long r, long long b)
+{
+    unsigned int *to = (unsigned int *)((char *)s.scale + matrix * s.scale_bytes);
+    if (thread_index() == 0) to[scale_place(s, r, b, 3)] = from.f32[0];
+    if (thread_index() > 0 && thread_index() < 4 && s.layout == SCALES_COL && r + 1 == s.scale_rows && r + thread_index() < ((s.scale_rows + 3) & ~3LL))
+        to[scale_place(s, r + thread_index(), b, 3)] = 0;
+}
+
 /* ---- along rows ---- */
 
 #if ROW_KIND != TILE_NONE
+#if TILE_BF16
+/* Largest magnitudes of rows p and p + 1, a row in each half, over the lanes that share a block. */
+MOII_FN unsigned int row_pair_top(const line v[8], int p, int lanes)
+{
+    unsigned int m[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint4 &w = v[p + i];
+        m[i] = larger(larger(w.x & 0x7FFF7FFFu, w.y & 0x7FFF7FFFu), larger(w.z & 0x7FFF7FFFu, w.w & 0x7FFF7FFFu));
+    }
+    unsigned int both = larger(__byte_perm(m[0], m[1], 0x5410), __byte_perm(m[0], m[1], 0x7632));
+#pragma unroll
+    for (int step = 1; step < lanes; step *= 2) both = larger(both, __shfl_xor_sync(0xFFFFFFFFu, both, step));
+    return both;
+}
+#endif
+
 /* Largest magnitudes of the lane's eight rows over the lanes that share a block. */
 MOII_FN void row_tops(const line v[8], unsigned int top[8])
 {
@@ -181,15 +237,7 @@ MOII_FN void row_tops(const line v[8], unsigned int top[8])
 #if TILE_BF16
 #pragma unroll
     for (int p = 0; p < 8; p += 2) {
-        unsigned int m[2];
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint4 &w = v[p + i];
-            m[i] = larger(larger(w.x & 0x7FFF7FFFu, w.y & 0x7FFF7FFFu), larger(w.z & 0x7FFF7FFFu, w.w & 0x7FFF7FFFu));
-        }
-        unsigned int both = larger(__byte_perm(m[0], m[1], 0x5410), __byte_perm(m[0], m[1], 0x7632)); /* a row in each half */
-#pragma unroll
-        for (int step = 1; step < lanes; step *= 2) both = larger(both, __shfl_xor_sync(0xFFFFFFFFu, both, step));
+        const unsigned int both = row_pair_top(v, p, lanes);
         top[p] = both << 16, top[p + 1] = both & 0xFFFF0000u;
     }
 #else
@@ -217,29 +265,72 @@ void put_edge(unsigned char *to, int count, unsigned long long codes)
     for (int i = 0; i < 8 && i < count; i++) to[i] = (unsigned char)(codes >> 8 * i);
 }
 
-MOII_FN void put_row(const tile8_side &side, const tile &t, int row, int col, unsigned long long codes)
+/* Where the square's first row goes, and whether all of it goes there in words of 8. */
+typedef struct row_place { unsigned char *to; bool whole; int rows, cols; } row_place;
+
+MOII_FN row_place place_rows(const tile8_side &side, const tile &t, int row0, int col0)
 {
-    unsigned char *to = side.data + t.matrix * side.data_bytes + (t.r0 + row) * side.stride + t.c0 + col;
-    if (row >= t.rows) return;
-    if (col + 8 <= t.cols && (side.stride & 7) == 0) *(unsigned long long *)to = codes;
-    else put_edge(to, t.cols - col, codes);
+    row_place p;
+    p.to = side.data + t.matrix * side.data_bytes + (t.r0 + row0) * side.stride + t.c0 + col0;
+    p.rows = t.rows - row0, p.cols = t.cols - col0;
+    p.whole = t.rows == TILE && t.cols == TILE && (side.stride & 7) == 0;
+    return p;
 }
 
+MOII_FN void put_row(const row_place &at, long long stride, int p, unsigned long long codes)
+{
+    if (at.whole) *(unsigned long long *)(at.to + p * stride) = codes;
+    else if (p < at.rows) put_edge(at.to + p * stride, at.cols, codes);
+}
+
+#if TILE_BF16 && ROW_KIND == TILE_MX32
+MOII_FN void do_rows(const tile8_side &side, const tile &t, const line v[8], const float *square, int row0, int col0, shared_scales *scales)
+{
+    const row_place at = place_rows(side, t, row0, col0);
+    const int lane = thread_index() % 16;
+    unsigned int codes[4];
+#pragma unroll
+    for (int p = 0; p < 8; p += 2) {
+        const two_scales s = take_two(side, row_pair_top(v, p, 4));
+        codes[p / 2] = s.codes;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint4 w = times4(v[p + i], __byte_perm(s.inverse, 0, i ? 0x3232 : 0x1010));
+            float x[8];
+#pragma unroll
+            for (int c = 0; c < 8; c++) x[c] = value_of(w, c);
+            put_row(at, side.stride, p + i, eight_codes(ROW_ELEM, x));
+        }
+    }
+    if (lane % 4 == 0) /* the bytes of eight rows lie together */
+        *(uint2 *)&scales->e8m0[lane / 4][row0] = make_uint2(__byte_perm(codes[0], codes[1], 0x6420), __byte_perm(codes[2], codes[3], 0x6420));
+}
+#else
 MOII_FN void do_rows(const tile8_side &side, const tile &t, const line v[8], const float *square, int row0, int col0, shared_scales *scales)
 {
     unsigned int top[8];
+    const row_place at = place_rows(side, t, row0, col0);
     const int lanes = ROW_KIND == TILE_MX32 ? 4 : 16, lane = thread_index() % 16;
     if (ROW_KIND != TILE_SQUARE) row_tops(v, top);
+    float mine = 1.0f; /* blk128: divisions are dear, so lane p finds the scale of row p */
+    if (ROW_KIND == TILE_BLK128) {
+        const bool one = lane & 1, two = lane & 2; /* a tree of choices: a loop would become an array in memory */
+        const unsigned int low = two ? (one ? top[3] : top[2]) : one ? top[1] : top[0], high = two ? (one ? top[7] : top[6]) : one ? top[5] : top[4];
+        const unsigned int own = lane & 4 ? high : low;
+        mine = take_scale(ROW_KIND, side, own, lane < 8, scales, 0, row0 + lane % 8);
+    }
 #pragma unroll
     for (int p = 0; p < 8; p++) {
         float by, x[8];
         if (ROW_KIND == TILE_SQUARE) by = *square;
+        else if (ROW_KIND == TILE_BLK128) by = __shfl_sync(0xFFFFFFFFu, mine, p, 16);
         else by = take_scale(ROW_KIND, side, top[p], lane % lanes == 0, scales, ROW_KIND == TILE_MX32 ? lane / 4 : 0, row0 + p);
 #pragma unroll
         for (int c = 0; c < 8; c++) x[c] = value_of(v[p], c) * by;
-        put_row(side, t, row0 + p, col0, eight_codes(ROW_ELEM, x));
+        put_row(at, side.stride, p, eight_codes(ROW_ELEM, x));
     }
 }
+#endif
 #endif
 
 /* ---- down columns ---- */
@@ -258,6 +349,10 @@ MOII_FN void col_tops(const line v[8], int col0, unsigned int *tops)
     m.x = larger(m.x, __shfl_xor_sync(0xFFFFFFFFu, m.x, 16)), m.y = larger(m.y, __shfl_xor_sync(0xFFFFFFFFu, m.y, 16));
     m.z = larger(m.z, __shfl_xor_sync(0xFFFFFFFFu, m.z, 16)), m.w = larger(m.w, __shfl_xor_sync(0xFFFFFFFFu, m.w, 16));
     if (thread_index() % 32 >= 16) return;
+#if COL_KIND == TILE_MX32
+    *(uint4 *)(tops + col0 / 2) = m; /* pairs stay pairs */
+    return;
+#endif
     uint4 *to = (uint4 *)(tops + col0);
     to[0] = make_uint4(m.x << 16, m.x & 0xFFFF0000u, m.y << 16, m.y & 0xFFFF0000u);
     to[1] = make_uint4(m.z << 16, m.z & 0xFFFF0000u, m.w << 16, m.w & 0xFFFF0000u);
@@ -273,6 +368,40 @@ MOII_FN void col_tops(const line v[8], int col0, unsigned int *tops)
 #endif
 }
 
+/* blk128: a thread for a column finds its scale; what values are multiplied by replaces the first of its tops. */
+MOII_FN void col_scales(const tile8_side &side, shared_memory *s)
+{
+    if (thread_index() < TILE) {
+        unsigned int top = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) top = max(top, s->tops[w][thread_index()]);
+        s->tops[0][thread_index()] = moii_bits_of(take_scale(COL_KIND, side, top, true, &s->col, 0, thread_index()));
+    }
+    __syncthreads();
+}
+
+#if TILE_BF16 && COL_KIND == TILE_MX32
+MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, int row0, int col0, shared_memory *s)
+{
+    const int warp = thread_index() / 32;
+    const uint4 a = *(const uint4 *)(s->tops[warp] + col0 / 2), b = *(const uint4 *)(s->tops[warp ^ 1] + col0 / 2);
+    const two_scales x = take_two(side, larger(a.x, b.x)), y = take_two(side, larger(a.y, b.y));
+    const two_scales z = take_two(side, larger(a.z, b.z)), w = take_two(side, larger(a.w, b.w));
+    if (thread_index() % 32 < 16 && warp % 2 == 0) /* the bytes of eight columns lie together */
+        *(uint2 *)&s->col.e8m0[warp / 2][col0] = make_uint2(__byte_perm(x.codes, y.codes, 0x6420), __byte_perm(z.codes, w.codes, 0x6420));
+    uint4 q[8];
+#pragma unroll
+    for (int p = 0; p < 8; p++)
+        q[p] = make_uint4(times(v[p].x, x.inverse), times(v[p].y, y.inverse), times(v[p].z, z.inverse), times(v[p].w, w.inverse));
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        float f[8];
+#pragma unroll
+        for (int p = 0; p < 8; p++) f[p] = value_of(q[p], c);
+        s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = eight_codes(COL_ELEM, f);
+    }
+}
+#else
 MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, int row0, int col0, shared_memory *s)
 {
     const int warp = thread_index() / 32, first = COL_KIND == TILE_MX32 ? warp & ~1 : 0, count = COL_KIND == TILE_MX32 ? 2 : WARPS;
@@ -282,6 +411,8 @@ MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, 
         float by, x[8];
         if (COL_KIND == TILE_SQUARE) {
             by = *square;
+        } else if (COL_KIND == TILE_BLK128) {
+            by = moii_float_of(s->tops[0][col0 + c]); /* col_scales */
         } else {
             unsigned int top = 0;
 #pragma unroll
@@ -293,21 +424,42 @@ MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, 
         s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = eight_codes(COL_ELEM, x);
     }
 }
+#endif
 
-/* Codes k .. k + 3 of a column; k may be any number, beyond the tile come other codes, which nobody stores. */
-MOII_FN unsigned int four_codes(const shared_memory *s, int col, int k)
+typedef struct codes16 { unsigned long long low, high; } codes16;
+
+MOII_FN unsigned long long chunk_of(const shared_memory *s, int col, int i)
 {
-    const int i = k < 0 ? 0 : k / 8, j = i + 1 < 16 ? i + 1 : 15, shift = (k < 0 ? 0 : k % 8) * 8;
-    unsigned long long low = s->turned[col][i ^ (col / 8)], high = s->turned[col][j ^ (col / 8)];
-    if (k < 0) return (unsigned int)(low << -k * 8);
-    return (unsigned int)(low >> shift | (shift ? high << (64 - shift) : 0));
+    return i >= 0 && i < 16 ? s->turned[col][i ^ (col / 8)] : 0;
+}
+
+/* Codes k .. k + 15 of a column; k may be any number, beyond the tile come zeros. */
+MOII_FN codes16 sixteen_codes(const shared_memory *s, int col, int k)
+{
+    const int i = k >> 3, shift = (k & 7) * 8;
+    unsigned long long a = chunk_of(s, col, i), b = chunk_of(s, col, i + 1), c = chunk_of(s, col, i + 2);
+    codes16 v = { a, b };
+    if (shift) v.low = a >> shift | b << (64 - shift), v.high = b >> shift | c << (64 - shift);
+    return v;
+}
+
+/* Codes first .. end - 1 of 16, to their places in aligned 16 bytes: the widest stores that fit. */
+static __device__ __noinline__ void put_some(unsigned char *to, codes16 v, int first, int end)
+{
+    for (int at = first; at < end;) {
+        const unsigned long long w = at < 8 ? v.low >> 8 * at | (at ? v.high << (64 - 8 * at) : 0) : v.high >> 8 * (at - 8);
+        if (at % 8 == 0 && end - at >= 8) *(unsigned long long *)(to + at) = w, at += 8;
+        else if (at % 4 == 0 && end - at >= 4) *(unsigned int *)(to + at) = (unsigned int)w, at += 4;
+        else if (at % 2 == 0 && end - at >= 2) *(unsigned short *)(to + at) = (unsigned short)w, at += 2;
+        else to[at] = (unsigned char)w, at++;
+    }
 }
 
 MOII_FN void put_cols(const tile8_side &side, const tile &t, const shared_memory *s)
 {
     unsigned char *base = side.data + t.matrix * side.data_bytes + t.c0 * side.stride + t.r0;
     const int thread = thread_index();
-    if ((((unsigned long long)base | (unsigned long long)side.stride) & 15) == 0 && t.rows == TILE) {
+    if ((((unsigned long long)base | (unsigned long long)side.stride) & 15) == 0 && t.rows == TILE && t.owned) {
 #pragma unroll
         for (int i = 0; i < 4; i++) { /* 8 lanes for the 128 bytes of a column */
             int col = i * 32 + thread / 8, k = thread % 8, x = col / 8;
@@ -317,16 +469,15 @@ MOII_FN void put_cols(const tile8_side &side, const tile &t, const shared_memory
         }
         return;
     }
-    for (int col = thread / 32; col < t.cols; col += WARPS) { /* words at their own addresses, a warp for a column */
+    for (int i = thread; i < 9 * t.cols; i += 256) { /* 16 bytes at their own addresses: 9 for a column that begins between */
+        const int col = i / 9;
         unsigned char *to = base + col * side.stride;
-        const int off = (int)((unsigned long long)to & 3);
-        for (int k = 4 * (thread % 32) - off; k < t.rows; k += 128) {
-            unsigned int w = t.owned ? four_codes(s, col, k) : 0;
-            if (k >= 0 && k + 4 <= t.rows) *(unsigned int *)(to + k) = w;
-            else
-                for (int i = 0; i < 4; i++)
-                    if (k + i >= 0 && k + i < t.rows) to[k + i] = (unsigned char)(w >> 8 * i);
-        }
+        const int k = i % 9 * 16 - (int)((unsigned long long)to & 15);
+        if (k >= t.rows) continue;
+        codes16 v = { 0, 0 };
+        if (t.owned) v = sixteen_codes(s, col, k);
+        if (k >= 0 && k + 16 <= t.rows) *(ulonglong2 *)(to + k) = make_ulonglong2(v.low, v.high);
+        else put_some(to + k, v, k < 0 ? -k : 0, t.rows - k < 16 ? t.rows - k : 16);
     }
 }
 #endif
@@ -391,8 +542,10 @@ MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &
 #elif ROW_KIND == TILE_BLK128
     put_f32(row, (unsigned int *)((char *)row.scale + t.matrix * row.scale_bytes), s->row, t.r0, t.rows, t.c0 / 128);
 #elif ROW_KIND == TILE_SQUARE
-    if (thread_index() == 0)
-        ((unsigned int *)((char *)row.scale + t.matrix * row.scale_bytes))[scale_place(row, t.r0 / 128, t.c0 / 128, 3)] = s->row.f32[0];
+    put_square(row, t.matrix, s->row, t.r0 / 128, t.c0 / 128);
+#endif
+#if COL_KIND == TILE_BLK128
+    col_scales(col, s);
 #endif
 #if COL_KIND != TILE_NONE
     forget(v);
@@ -405,34 +558,34 @@ MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &
 #elif COL_KIND == TILE_BLK128
     put_f32(col, (unsigned int *)((char *)col.scale + t.matrix * col.scale_bytes), s->col, t.c0, t.cols, t.block);
 #else
-    if (thread_index() == 0)
-        ((unsigned int *)((char *)col.scale + t.matrix * col.scale_bytes))[scale_place(col, t.c0 / 128, t.r0 / 128, 3)] = s->col.f32[0];
+    put_square(col, t.matrix, s->col, t.c0 / 128, t.r0 / 128);
 #endif
 #endif
 }
 
 /* ---- strips ---- */
 
-/* Which rows strip i has; false: none. */
-MOII_FN bool find_strip(const tile8_cut &a, long long i, tile *t)
+/* Which rows strip i has; false: none.  (Shifts: a division of 64 bits takes a hundred registers' work.) */
+MOII_FN bool find_strip(const tile8_cut &a, unsigned int i, tile *t)
 {
-    const int width = COL_KIND == TILE_MX32 ? 32 : 128;
-    long long start = 0, end = a.rows, first = 0, g = 0;
+    const int width_bits = COL_KIND == TILE_MX32 ? 5 : 7;
+    long long start = 0, end = a.rows;
+    unsigned int first = 0, g = 0;
     t->owned = true;
     if (a.groups) {
-        long long low = 0, high = a.groups; /* the last group whose strips begin at i or before; `groups`: rows behind all */
+        unsigned int low = 0, high = (unsigned int)a.groups; /* the last group whose strips begin at i or before; `groups`: rows behind all */
         while (low < high) {
-            long long m = (low + high + 1) / 2;
-            if (a.offsets[m] / TILE + m <= i) low = m;
+            const unsigned int m = (low + high + 1) / 2;
+            if ((unsigned int)(a.offsets[m] >> 7) + m <= i) low = m;
             else high = m - 1;
         }
         g = low;
-        start = a.offsets[g], end = g < a.groups ? a.offsets[g + 1] : a.rows, first = start / TILE + g;
         t->owned = g < a.groups;
+        start = a.offsets[g], end = t->owned ? a.offsets[g + 1] : a.rows, first = (unsigned int)(start >> 7) + g;
     }
-    t->r0 = start + (i - first) * TILE;
-    t->rows = (int)(end - t->r0 < TILE ? end - t->r0 : TILE);
-    t->block = start / width + g + (t->r0 - start) / width;
+    t->r0 = start + (long long)(i - first) * TILE;
+    t->rows = (int)min(end - t->r0, (long long)TILE);
+    t->block = (start >> width_bits) + g + (long long)(i - first) * (TILE >> width_bits);
     return t->r0 < end;
 }
 

@@ -19,6 +19,7 @@ typedef struct tile8_side {
     long long scale_rows, blocks, scale_bytes; /* the scales' extent; bytes between matrices */
     int layout;
     unsigned int carry; /* mx32: moii_e8m0_carry */
+    unsigned int carry2, emax2; /* mx32: the upper half of carry, and the element's largest exponent, twice */
     moii_block_rule rule;
 } tile8_side;
 
