@@ -44,6 +44,6 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
 static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_dequantize_plain = {
-    .name = "dequantize_plain", .op = MOII_OP_DEQUANTIZE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES, .is_unverified = true,
+    .name = "dequantize_plain", .op = MOII_OP_DEQUANTIZE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES,
     .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
 };

@@ -64,5 +64,5 @@ static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_rebase_plain = {
     .name = "rebase_plain", .op = MOII_OP_REBASE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32),
-    .is_unverified = true, .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
+ .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
 };
