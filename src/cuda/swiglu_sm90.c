@@ -56,6 +56,8 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     if (row < 0 || col < 0 || row == TILE_SQUARE || col == TILE_SQUARE || !d->want) return false;
     *why = "width must be a multiple of 128";
     if (d->width % MOII_TILE) return false;
+    *why = "width must be below 2^28";
+    if (d->width >= 1 << 28) return false;
     *why = "rows / 128 with groups must be below 65535";
     if (d->max_rows / MOII_TILE + d->groups + 2 > 65535) return false;
     return moii_gpu_fits(ctx, &kernel, why);
@@ -87,7 +89,8 @@ static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bo
     int64_t columns = (1 + backward) * d->width;
     swiglu_sm90_args a = { .gate_up = moii_stored_of(&d->in, &in->gate_up, in->rows, 2 * d->width), .d_act = in->d_act, .plain = in->plain,
                            .width = d->width, .cut = { .rows = in->rows } };
-    a.vectors = a.gate_up.stride % (a.gate_up.scale ? 8 : MOII_ALIGN) == 0;
+    bool packets = a.gate_up.stride % (a.gate_up.scale ? 8 : MOII_ALIGN) == 0 && a.gate_up.stride <= UINT32_MAX;
+    a.stride = packets ? (unsigned int)a.gate_up.stride : 0;
     if (d->want & MOI_WANT_COLWISE) a.cut.groups = d->groups, a.cut.offsets = (const long long *)(const void *)in->offsets;
     a.strips = moii_tile8_strips(in->rows, a.cut.groups);
     if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, in->rows, columns, 0);
@@ -112,6 +115,6 @@ static moi_status run_backward(const moi_plan *plan, const void *args, void *wor
 static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_swiglu_sm90 = {
-    .name = "swiglu_sm90", .op = MOII_OP_SWIGLU, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES,
+    .name = "swiglu_sm90", .op = MOII_OP_SWIGLU, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES, .is_unverified = true,
     .supports = supports, .plan = plan_it, .run = run, .run_backward = run_backward, .kernels = kernels,
 };

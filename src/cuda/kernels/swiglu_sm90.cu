@@ -9,8 +9,8 @@
  *   grid      x: 128 columns of the activation, y: strips of 128 rows (and one more that clears, if there are groups)
  *   threads   256, a square of 8 x 8 values each, as tile8.cuh has it: gate, up and d_act are all read before anything is computed.
  *             Backward makes two tiles, of d_gate and of d_up, one after the other.
- *   slowly    rows of eight with a gate beyond 86, and all where gate_up cannot be read in whole packets, are read again and computed
- *             one value at a time.
+ *   slowly    a square with a gate beyond 86, and all where gate_up cannot be read in whole packets, is read again and computed one
+ *             value at a time.
  */
 #include "silu.h"
 #include "stored.cuh"
@@ -61,26 +61,13 @@ MOII_FN packet load_packet(const char *p)
 #endif
 }
 
-MOII_FN packet no_packet(void)
-{
-#if IN_BYTES == 1
-    return make_uint2(0, 0);
-#elif IN_BYTES == 2
-    return make_uint4(0, 0, 0, 0);
-#else
-    packet v;
-    v.low = v.high = make_uint4(0, 0, 0, 0);
-    return v;
-#endif
-}
-
-MOII_FN line load_gradient(const char *p, bool there)
+MOII_FN line load_gradient(const char *p)
 {
 #if OUT_BF16
-    return there ? load16(p) : make_uint4(0, 0, 0, 0);
+    return load16(p);
 #else
     line v;
-    v.low = there ? load16(p) : make_uint4(0, 0, 0, 0), v.high = there ? load16(p + 16) : make_uint4(0, 0, 0, 0);
+    v.low = load16(p), v.high = load16(p + 16);
     return v;
 #endif
 }
@@ -139,24 +126,31 @@ MOII_FN line pack(const float x[8])
 #endif
 }
 
-MOII_FN bool all_near(const packet &v, const float gate[8])
+/* Larger magnitudes of gates than those in `top`: bits of BF16 pairs (signs are anything), or of FP32. */
+MOII_FN unsigned int top_gate(unsigned int top, const packet &v, const float gate[8])
 {
 #if IN_BYTES == 2
-    unsigned int m, n;
-    asm("max.u16x2 %0, %1, %2;" : "=r"(m) : "r"(v.x & 0x7FFF7FFFu), "r"(v.y & 0x7FFF7FFFu));
-    asm("max.u16x2 %0, %1, %2;" : "=r"(n) : "r"(v.z & 0x7FFF7FFFu), "r"(v.w & 0x7FFF7FFFu));
-    asm("max.u16x2 %0, %1, %2;" : "=r"(m) : "r"(m), "r"(n));
-    return max(m << 16, m) <= (MOII_SILU_NEAR_BITS | 0xFFFFu);
+    asm("{.reg .b32 m; max.NaN.xorsign.abs.bf16x2 m, %1, %2; max.NaN.xorsign.abs.bf16x2 %0, %0, m; max.NaN.xorsign.abs.bf16x2 m, %3, %4;"
+        " max.NaN.xorsign.abs.bf16x2 %0, %0, m;}" : "+r"(top) : "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w));
 #else
-    unsigned int m = 0;
 #pragma unroll
-    for (int c = 0; c < 8; c++) m = max(m, moii_bits_of(gate[c]) & 0x7FFFFFFFu);
-    return m <= MOII_SILU_NEAR_BITS;
+    for (int c = 0; c < 8; c++) top = max(top, moii_bits_of(gate[c]) & 0x7FFFFFFFu);
+#endif
+    return top;
+}
+
+MOII_FN bool all_near(unsigned int top)
+{
+#if IN_BYTES == 2
+    top &= 0x7FFF7FFFu;
+    return max(top << 16, top) <= (MOII_SILU_NEAR_BITS | 0xFFFFu);
+#else
+    return top <= MOII_SILU_NEAR_BITS;
 #endif
 }
 
-/* A row of eight whose gates are near; *second: backward, d_up.  False: they are not, and it must be done slowly. */
-MOII_FN bool make_row(const packet &g, const packet &u, const line &d, float gate_scale, float up_scale, line *first, line *second)
+/* A row of eight as if its gates were near; *second: backward, d_up. */
+MOII_FN line make_row(const packet &g, const packet &u, const line &d, float gate_scale, float up_scale, line *second, unsigned int *top)
 {
     float gate[8], up[8], x[8];
     unpack(g, gate_scale, gate);
@@ -173,8 +167,8 @@ MOII_FN bool make_row(const packet &g, const packet &u, const line &d, float gat
 #pragma unroll
     for (int c = 0; c < 8; c++) x[c] = moii_swiglu_near(gate[c], up[c]);
 #endif
-    *first = pack(x);
-    return all_near(g, gate);
+    *top = top_gate(*top, g, gate);
+    return pack(x);
 }
 
 MOII_FN float get(const stored_matrix &m, long long r, long long c)
@@ -207,18 +201,18 @@ MOII_FN void insert(line &to, int c, float v)
 #endif
 }
 
-/* The rows whose bits are set in `rows`. */
-MOII_FN void make_slowly(const swiglu_sm90_args &a, long long r0, long long c0, unsigned int rows, line first[8], line second[8])
+MOII_FN void make_slowly(const swiglu_sm90_args &a, const tile &t, int row0, int col0, line first[8], line second[8])
 {
+    const long long c0 = t.c0 + col0;
 #pragma unroll 1
     for (int i = 0; i < 8; i++) {
-        if (!(rows >> i & 1)) continue;
+        const long long r = t.r0 + min(row0 + i, t.rows - 1);
         line x = no_line(), y = no_line();
 #pragma unroll 1
         for (int c = 0; c < 8; c++) {
-            const float gate = get(a.gate_up, r0 + i, c0 + c), up = get(a.gate_up, r0 + i, a.width + c0 + c);
+            const float gate = get(a.gate_up, r, c0 + c), up = get(a.gate_up, r, a.width + c0 + c);
 #if BACKWARD
-            const float d_act = elem_load(OUT_BF16 ? ELEM_BF16 : ELEM_F32, a.d_act, (r0 + i) * a.width + c0 + c);
+            const float d_act = elem_load(OUT_BF16 ? ELEM_BF16 : ELEM_F32, a.d_act, r * a.width + c0 + c);
             const moii_swiglu_grad grad = moii_swiglu_backward(gate, up, d_act);
             insert(x, c, grad.gate), insert(y, c, grad.up);
 #else
@@ -251,31 +245,31 @@ MOII_FN void put_plain(const swiglu_sm90_args &a, const tile &t, const line v[8]
 
 /* ---- tiles ---- */
 
-MOII_FN void make_tile(const swiglu_sm90_args &a, const tile &t, int row0, int col0, line first[8], line second[8])
+/* False: it must be done slowly. */
+MOII_FN bool make_tile(const swiglu_sm90_args &a, const tile &t, int row0, int col0, line first[8], line second[8])
 {
     packet g[8], u[8];
     line d[8];
-    const long long r0 = t.r0 + row0, c0 = t.c0 + col0;
-    const char *p = (const char *)a.gate_up.data + r0 * a.gate_up.stride + c0 * IN_BYTES;
-    const long long stride = a.gate_up.stride, to_up = a.width * IN_BYTES;
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        g[i] = u[i] = no_packet();
-        if (row0 + i < t.rows && a.vectors) g[i] = load_packet(p + i * stride), u[i] = load_packet(p + i * stride + to_up);
-    }
-#if BACKWARD
+    const long long c0 = t.c0 + col0;
+    const char *p = (const char *)a.gate_up.data + t.r0 * a.gate_up.stride + c0 * IN_BYTES;
+    p = (const char *)((unsigned long long)p & (IN_BYTES == 1 ? ~7ULL : ~15ULL)); /* else all is done slowly, and stride is 0 */
+    const char *q = p + a.width * IN_BYTES;
+    const int last = t.rows - 1; /* rows behind it read it again: either it shares their blocks of columns, or no row does */
     const int size = OUT_BF16 ? 2 : 4;
+    const char *e = (const char *)a.d_act + (t.r0 * a.width + c0) * size;
 #pragma unroll
-    for (int i = 0; i < 8; i++) d[i] = load_gradient((const char *)a.d_act + ((r0 + i) * a.width + c0) * size, row0 + i < t.rows);
-#endif
-    unsigned int slow = a.vectors ? 0 : (1u << max(0, min(8, t.rows - row0))) - 1;
+    for (int i = 0; i < 8; i++) { /* row by row, so that computing may begin with the first */
+        const unsigned int row = min(row0 + i, last);
+        g[i] = load_packet(p + (unsigned long long)row * a.stride), u[i] = load_packet(q + (unsigned long long)row * a.stride);
+        if (BACKWARD) d[i] = load_gradient(e + (unsigned long long)row * (unsigned int)(a.width * size));
+    }
+    unsigned int top = 0;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        const long long r = row0 + i < t.rows ? r0 + i : t.r0;
-        const float gate_scale = load_scale(a.gate_up, r, c0), up_scale = load_scale(a.gate_up, r, a.width + c0);
-        if (!make_row(g[i], u[i], d[i], gate_scale, up_scale, &first[i], &second[i])) slow |= 1u << i;
+        const long long r = t.r0 + min(row0 + i, last);
+        first[i] = make_row(g[i], u[i], d[i], load_scale(a.gate_up, r, c0), load_scale(a.gate_up, r, a.width + c0), &second[i], &top);
     }
-    if (slow) make_slowly(a, r0, c0, slow, first, second);
+    return a.stride && all_near(top);
 }
 
 /* Two blocks to an SM where 128 registers do without spilling. */
@@ -294,7 +288,12 @@ extern "C" __global__ void __launch_bounds__(256, FEW_REGISTERS ? 2 : 1) swiglu_
     if (!find_strip(a.cut, blockIdx.y, &t)) return;
     const int lane = threadIdx.x % 32, row0 = threadIdx.x / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
     line v[8], next[8];
-    make_tile(a, t, row0, col0, v, next);
+    __shared__ tile kept; /* for the sake of registers */
+    if (threadIdx.x == 0) kept = t;
+    __syncthreads();
+    const bool made = make_tile(a, t, row0, col0, v, next);
+    t = kept;
+    if (!made) make_slowly(a, t, row0, col0, v, next);
 #if BACKWARD
 #pragma unroll 1
     for (int half = 0;; half++) {

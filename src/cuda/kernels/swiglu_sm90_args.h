@@ -12,7 +12,7 @@ typedef struct swiglu_sm90_args {
     void *plain;           /* [rows, width], backward [rows, 2 width]; NULL: not wanted */
     long long width;       /* a multiple of 128 */
     long long strips;
-    int vectors;           /* rows of gate_up begin at multiples of 16 bytes (8-bit elements: of 8) */
+    unsigned int stride;   /* gate_up.stride, or 0 where rows do not begin at multiples of 16 bytes (8-bit elements: of 8) */
     tile8_cut cut;
     tile8_side row, col;
 } swiglu_sm90_args;
