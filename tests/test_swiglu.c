@@ -133,22 +133,22 @@ static void fill_offsets(int64_t *offsets, int64_t groups, int64_t rows)
         if (offsets[g - 1] > offsets[g]) offsets[g - 1] = offsets[g];
 }
 
-/* A matrix in `f` made of nasty values by the reference quantiser. */
-static moi_operand make_input(const fused *c, moit_rng *rng)
+/* A matrix in `f` made of nasty values by the reference quantiser; with `gap` its rows begin anywhere. */
+static moi_operand make_input(const fused *c, moit_rng *rng, bool gap)
 {
-    int64_t cols = 2 * c->width;
+    int64_t cols = 2 * c->width, ld = cols + (gap && moi_dtype_bits(c->in.elem) >= 8 ? 5 : 0);
     float *x = moit_alloc(c->rows * cols * 4);
     moit_fill_nasty(rng, x, c->rows * cols, 1);
     moi_quantize_desc q = MOI_QUANTIZE_DESC_INIT;
     q.rowwise = c->in, q.max_rows = c->rows, q.cols = cols, q.row = "quantize_ref";
     moi_plan *p;
     moit_ok(moi_quantize_plan_create(&p, moit_ctx(0), &q));
-    void *data = moit_alloc(c->rows * moi_row_bytes(c->in.elem, cols)), *scale = moit_alloc(moi_scale_bytes(&c->in, c->rows, cols, 0)), *ws = moit_workspace(p);
-    moi_quantize_args a = { .size = sizeof a, .rows = c->rows, .in = { x, NULL, 0 }, .rowwise = { data, scale, 0 } };
+    void *data = moit_alloc(c->rows * moi_row_bytes(c->in.elem, ld)), *scale = moit_alloc(moi_scale_bytes(&c->in, c->rows, cols, 0)), *ws = moit_workspace(p);
+    moi_quantize_args a = { .size = sizeof a, .rows = c->rows, .in = { x, NULL, 0 }, .rowwise = { data, scale, ld } };
     moit_ok(moi_quantize_run(p, &a, ws, moi_plan_workspace_bytes(p), NULL));
     moi_plan_free(p);
     moit_free(x), moit_free(ws);
-    return (moi_operand){ data, scale, 0 };
+    return (moi_operand){ data, scale, ld };
 }
 
 typedef struct results { moi_result row, col; int64_t row_data, row_scale, col_data, col_scale; } results;
@@ -176,7 +176,7 @@ static void fused_case(const char *row, const fused *c, uint64_t salt)
     d.groups = c->groups;
     moi_plan *p = plan_of(&d);
     if (!p) return;
-    moi_operand in = make_input(c, &rng);
+    moi_operand in = make_input(c, &rng, salt % 3 == 2);
     int64_t *offsets = moit_alloc((c->groups + 1) * 8), n = c->rows * c->width, unit = moi_dtype_bits(c->out) / 8;
     char *d_act = moit_alloc(n * unit), *plain = moit_alloc(2 * n * unit);
     fill_offsets(offsets, c->groups, c->rows);
