@@ -39,6 +39,17 @@ static inline void moii_vectors_place(const moii_vectors *v, int64_t i)
     v->kernel->place(v->kernel, moii_vectors_plain(v, i), v->cols, v->placed + i * v->placed_bytes);
 }
 
+/* Threads for reading so many weights: waking one takes as long as some ten thousands. */
+static inline int moii_dots_threads(const moi_ctx *ctx, int64_t weights) { return weights < 1 << 16 ? 1 : ctx->threads; }
+
+/* How many of `parts` a thread takes at once: few enough that one that is held up does not hold up the others, many enough that what it
+ * reads lies together. */
+static inline int64_t moii_dots_share(int64_t parts, int threads)
+{
+    enum { SHARES = 16 }; /* of each thread */
+    return moii_max(parts / ((int64_t)threads * SHARES), 1);
+}
+
 /* Room for the scales of a row of up to `cols` weights, in floats. */
 static inline int64_t moii_dots_scales(int64_t cols)
 {

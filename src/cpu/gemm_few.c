@@ -56,15 +56,17 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     (void)stream;
     space s = lay_out(plan, workspace);
     moii_experts b = moii_experts_of(&d->b, &args->b, d->n, d->k);
-    int64_t m = args->m, ldd = args->ldd ? args->ldd : d->n;
-#pragma omp parallel num_threads(plan->ctx->threads)
+    int64_t m = args->m, ldd = args->ldd ? args->ldd : d->n, parts = moii_ceil_div(d->n, ROWS);
+    int threads = moii_dots_threads(plan->ctx, d->n * d->k);
+    int64_t share = moii_dots_share(parts, threads);
+#pragma omp parallel num_threads(threads)
     {
         float *scales = s.scales + omp_get_thread_num() * s.scales_room;
         double sums[ROWS * FEW];
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < m; i++) widen(d, &args->a, m, i, &s.a);
-#pragma omp for schedule(static)
-        for (int64_t part = 0; part < moii_ceil_div(d->n, ROWS); part++) {
+#pragma omp for schedule(dynamic, share)
+        for (int64_t part = 0; part < parts; part++) {
             int64_t first = part * ROWS, rows = moii_min(ROWS, d->n - first);
             moii_dots(isa, &b, (moii_rows){ 0, first, rows }, &s.a, 0, m, scales, sums);
             for (int64_t i = 0; i < m; i++)

@@ -116,16 +116,18 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const moi_moe_decode_desc *d = j.d;
     for (int64_t at = 0; at < j.a->tokens * d->top_k; at++)
         if (j.a->ids[at] >= 0) j.active[j.actives++] = at;
+    int threads = moii_dots_threads(plan->ctx, 3 * j.actives * d->width * d->hidden);
     int64_t parts = moii_ceil_div(d->width, NEURONS), chunks = moii_ceil_div(d->hidden, OUTPUTS);
-#pragma omp parallel num_threads(plan->ctx->threads)
+    int64_t share1 = moii_dots_share(j.actives * parts, threads), share2 = moii_dots_share(j.a->tokens * chunks, threads);
+#pragma omp parallel num_threads(threads)
     {
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < j.a->tokens; t++) widen(&j, t);
-#pragma omp for schedule(static)
+#pragma omp for schedule(dynamic, share1)
         for (int64_t i = 0; i < j.actives * parts; i++) pass1(&j, j.active[i / parts], i % parts * NEURONS);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < j.actives; i++) moii_vectors_place(&j.u, j.active[i]);
-#pragma omp for schedule(static)
+#pragma omp for schedule(dynamic, share2)
         for (int64_t i = 0; i < j.a->tokens * chunks; i++) pass2(&j, i / chunks, i % chunks * OUTPUTS);
     }
     return MOI_OK;
