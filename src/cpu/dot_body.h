@@ -103,6 +103,7 @@ MOII_DOT_PLAIN_C(dot_c_int8, MOI_INT8, 8)
 static inline void dot_place(const moii_dot_kernel *kernel, const float *x, int64_t cols, void *placed)
 {
     float *out = (float *)placed;
+    if (cols == 0) return; /* there may be no memory at all */
     memset(out, 0, (size_t)moii_dot_placed_bytes(kernel, cols));
     for (int64_t i = 0; i < cols; i++) out[i / MOII_DOT_BLOCK * MOII_DOT_BLOCK + kernel->order[i % MOII_DOT_BLOCK]] = x[i] * kernel->x_factor;
 }
