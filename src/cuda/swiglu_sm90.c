@@ -115,6 +115,6 @@ static moi_status run_backward(const moi_plan *plan, const void *args, void *wor
 static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_swiglu_sm90 = {
-    .name = "swiglu_sm90", .op = MOII_OP_SWIGLU, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES, .is_unverified = true,
+    .name = "swiglu_sm90", .op = MOII_OP_SWIGLU, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES,
     .supports = supports, .plan = plan_it, .run = run, .run_backward = run_backward, .kernels = kernels,
 };
