@@ -110,15 +110,17 @@ def main():
             x = torch.randn(rows, cols, device="cuda", dtype=torch.bfloat16)
             size = f"{rows}x{cols}"
             mx, e5 = m.Format(m.RECIPE_MX32, m.E4M3, layout=m.TILED), m.Format(m.RECIPE_MX32, m.E5M2, layout=m.TILED)
-            plain, blk = m.Format(m.RECIPE_MX32, m.E4M3), m.Format(m.RECIPE_BLK128, m.E4M3, layout=m.COL)
+            plain, col = m.Format(m.RECIPE_MX32, m.E4M3), m.Format(m.RECIPE_MX32, m.E4M3, layout=m.COL)
+            blk = m.Format(m.RECIPE_BLK128, m.E4M3, layout=m.COL)
             for want, side in ((1, "rows"), (2, "columns"), (3, "both")):
                 b.ours(ctx, f"{size} bf16>mxfp8 tiled {side}", x, mx, want)
                 b.ours(ctx, f"{size} bf16>mxfp8 row-major {side}", x, plain, want)
                 b.ours(ctx, f"{size} bf16>mx e5m2 tiled {side}", x, e5, want)
                 b.ours(ctx, f"{size} bf16>blk128 {side}", x, blk, want)
-                for groups in (8, 32, 128):
-                    if want & m.COLWISE:
-                        b.ours(ctx, f"{size} bf16>mxfp8 row-major {side} {groups} groups", x, plain, want, groups=groups, offsets=zipf(groups, rows))
+                b.ours(ctx, f"{size} bf16>mxfp8 column-major {side}", x, col, want)
+                for groups in (8, 32, 128) if want & m.COLWISE else ():
+                    for fmt, layout in ((plain, "row-major"), (col, "column-major")):
+                        b.ours(ctx, f"{size} bf16>mxfp8 {layout} {side} {groups} groups", x, fmt, want, groups=groups, offsets=zipf(groups, rows))
             for side, fn, factor in (("rows", plain_rows, 3 + 1 / 32), ("columns", plain_cols, 3 + 1 / 32), ("both", plain_both, 4 + 2 / 32)):
                 b.torch_compile(f"{size} bf16>mxfp8 row-major {side}", x, fn, factor)
             if rows < 100000:

@@ -90,10 +90,10 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, a.rows, a.cols, 0);
     if (d->want & MOI_WANT_COLWISE) a.col = moii_tile8_side(&d->colwise, &in->colwise, a.cols, a.rows, a.groups);
     int64_t across = moii_ceil_div(a.cols, MOII_TILE), strips = moii_tile8_strips(a.rows, a.groups);
-    a.strips = (unsigned int)strips, a.across = (unsigned int)across, a.tiles = (unsigned int)(d->batch * strips * across);
+    a.strips = (unsigned int)strips, a.across = (unsigned int)across;
     a.one_matrix = d->batch == 1;
     set_divisor(across, &a.across_magic, &a.across_shift);
-    moii_gpu_launch launch = { .grid = { a.tiles + (a.groups > 0 ? across : 0) }, .threads = MOII_TILE_THREADS };
+    moii_gpu_launch launch = { .grid = { d->batch * strips * across + (a.groups > 0 ? across : 0) }, .threads = MOII_TILE_THREADS };
     return moii_gpu_run(plan, plan->state, &launch, &a, stream);
 }
 

@@ -92,11 +92,10 @@ static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bo
     bool packets = a.gate_up.stride % (a.gate_up.scale ? 8 : MOII_ALIGN) == 0 && a.gate_up.stride <= UINT32_MAX;
     a.stride = packets ? (unsigned int)a.gate_up.stride : 0;
     if (d->want & MOI_WANT_COLWISE) a.cut.groups = d->groups, a.cut.offsets = (const long long *)(const void *)in->offsets;
-    a.strips = moii_tile8_strips(in->rows, a.cut.groups);
     if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, in->rows, columns, 0);
     if (d->want & MOI_WANT_COLWISE) a.col = moii_tile8_side(&d->colwise, &in->colwise, columns, in->rows, a.cut.groups);
     if (in->rows == 0 && !a.cut.groups) return MOI_OK;
-    moii_gpu_launch launch = { .grid = { d->width / MOII_TILE, a.strips + (a.cut.groups > 0) }, .threads = MOII_TILE_THREADS };
+    moii_gpu_launch launch = { .grid = { d->width / MOII_TILE, moii_tile8_strips(in->rows, a.cut.groups) + (a.cut.groups > 0) }, .threads = MOII_TILE_THREADS };
     return moii_gpu_run(plan, &k[backward], &launch, &a, stream);
 }
 

@@ -3,7 +3,7 @@
  * quantize_sm90: moi_quantize_run to 8-bit elements, either direction or both from one read, in tiles of 128 x 128 values.
  *
  *   defines   BF16: 1, or 0 where the values are FP32; ROW_KIND, COL_KIND: TILE_...; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2
- *   grid      a block for each tile, those of a strip of 128 rows after each other; then one per 128 columns that clears, if there are groups
+ *   grid      one per 128 columns that clears, if there are groups; then a block for each tile, those of a strip of 128 rows after each other
  *   threads   256, a square of 8 x 8 values each, all of them read before anything else is done; tile8.cuh says who has what, and makes
  *             codes and scales of them.
  */
@@ -91,12 +91,13 @@ extern "C" __global__ void __launch_bounds__(256, BF16 ? (ONE_SIDE ? 4 : HAS_BLK
     __shared__ shared_memory s;
     const tile8_cut cut = { a.offsets, a.rows, a.groups };
     tile t;
-    if (blockIdx.x >= a.tiles) {
-        t.matrix = 0, t.c0 = (long long)(blockIdx.x - a.tiles) * TILE;
+    const unsigned int clears = a.groups ? a.across : 0; /* blocks that clear: first, as they take long */
+    if (blockIdx.x < clears) {
+        t.matrix = 0, t.c0 = (long long)blockIdx.x * TILE;
         clear(cut, a.row, a.col, t);
         return;
     }
-    if (!find_tile(a, cut, blockIdx.x, &t)) return;
+    if (!find_tile(a, cut, blockIdx.x - clears, &t)) return;
     line v[8];
     load_square(a, t, v);
     put_tile(a.row, a.col, t, v, &s);

@@ -9,7 +9,6 @@ typedef struct quantize_sm90_args {
     const void *in;
     const long long *offsets; /* groups + 1, where groups > 0 */
     long long rows, cols, groups;
-    unsigned int tiles; /* of all matrices */
     unsigned int strips, across, across_magic, across_shift; /* of a matrix; tiles of a strip; i / across = i * magic >> 32 + shift, magic 0: i */
     int one_matrix;
     long long in_ld, in_bytes; /* elements between rows, bytes between matrices */

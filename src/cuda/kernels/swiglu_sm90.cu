@@ -6,7 +6,7 @@
  *   defines   BACKWARD: 0 or 1; IN_ELEM: ELEM_BF16, ELEM_F32, or with scales ELEM_E4M3, ELEM_E5M2; IN_BYTES: 2, 4, 1
  *             accordingly; IN_WIDE: 1 where those scales are FP32; OUT_BF16: 1, or 0 where the plain result and d_act are
  *             FP32; ROW_KIND, ROW_ELEM, COL_KIND, COL_ELEM: see tile8.cuh
- *   grid      x: 128 columns of the activation, y: strips of 128 rows (and one more that clears, if there are groups)
+ *   grid      x: 128 columns of the activation, y: strips of 128 rows (before them one that clears, if there are groups)
  *   threads   256, a square of 8 x 8 values each, as tile8.cuh has it: gate, up and d_act are all read before anything is computed.
  *             Backward makes two tiles, of d_gate and of d_up, one after the other.
  *   slowly    a square with a gate beyond 86, and all where gate_up cannot be read in whole packets, is read again and computed one
@@ -279,13 +279,14 @@ extern "C" __global__ void __launch_bounds__(256, FEW_REGISTERS ? 2 : 1) swiglu_
     __shared__ shared_memory s;
     tile t;
     t.matrix = 0, t.c0 = (long long)blockIdx.x * TILE, t.cols = TILE;
-    if (blockIdx.y == a.strips) {
+    const unsigned int clears = a.cut.groups ? 1 : 0;
+    if (blockIdx.y < clears) {
         clear(a.cut, a.row, a.col, t);
         t.c0 += a.width;
         if (BACKWARD) clear(a.cut, a.row, a.col, t);
         return;
     }
-    if (!find_strip(a.cut, blockIdx.y, &t)) return;
+    if (!find_strip(a.cut, blockIdx.y - clears, &t)) return;
     const int lane = threadIdx.x % 32, row0 = threadIdx.x / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
     line v[8], next[8];
     __shared__ tile kept; /* for the sake of registers */

@@ -11,7 +11,6 @@ typedef struct swiglu_sm90_args {
     const void *d_act;     /* backward: [rows, width] in the type of `plain` */
     void *plain;           /* [rows, width], backward [rows, 2 width]; NULL: not wanted */
     long long width;       /* a multiple of 128 */
-    long long strips;
     unsigned int stride;   /* gate_up.stride, or 0 where rows do not begin at multiples of 16 bytes (8-bit elements: of 8) */
     tile8_cut cut;
     tile8_side row, col;

@@ -179,9 +179,14 @@ MOII_FN void put_e8m0(const tile8_side &s, unsigned char *to, const shared_scale
         *(uint4 *)(to + scale_place(s, r0 + t, b0, 15)) = make_uint4(w[0], w[1], w[2], w[3]);
         return;
     }
+    if (s.layout == SCALES_ROW && (s.blocks % 4 || blocks < 4 || ((unsigned long long)to & 3) || b0 % 4)) { /* four lanes for a row's bytes */
+        for (int i = t; i < 4 * rows; i += 256)
+            if (i % 4 < blocks) to[(r0 + i / 4) * s.blocks + b0 + i % 4] = from.e8m0[i % 4][i / 4];
+        return;
+    }
     if (t >= TILE) return;
     long long r = r0 + t;
-    if (s.layout == SCALES_ROW && s.blocks % 4 == 0 && blocks == 4 && ((unsigned long long)to & 3) == 0 && b0 % 4 == 0) {
+    if (s.layout == SCALES_ROW) {
         unsigned int w = 0;
         for (int b = 0; b < 4; b++) w |= (unsigned int)from.e8m0[b][t] << 8 * b;
         if (t < rows) *(unsigned int *)(to + r * s.blocks + b0) = w;
@@ -428,30 +433,39 @@ MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, 
 
 typedef struct codes16 { unsigned long long low, high; } codes16;
 
-MOII_FN unsigned long long chunk_of(const shared_memory *s, int col, int i)
-{
-    return i >= 0 && i < 16 ? s->turned[col][i ^ (col / 8)] : 0;
-}
-
-/* Codes k .. k + 15 of a column; k may be any number, beyond the tile come zeros. */
+/* Codes k .. k + 15 of a column, 0 <= k <= 112. */
 MOII_FN codes16 sixteen_codes(const shared_memory *s, int col, int k)
 {
-    const int i = k >> 3, shift = (k & 7) * 8;
-    unsigned long long a = chunk_of(s, col, i), b = chunk_of(s, col, i + 1), c = chunk_of(s, col, i + 2);
+    const int i = k >> 3, shift = (k & 7) * 8, x = col / 8;
+    const unsigned long long a = s->turned[col][i ^ x], b = s->turned[col][(i + 1) ^ x], c = s->turned[col][min(i + 2, 15) ^ x];
     codes16 v = { a, b };
     if (shift) v.low = a >> shift | b << (64 - shift), v.high = b >> shift | c << (64 - shift);
     return v;
 }
 
-/* Codes first .. end - 1 of 16, to their places in aligned 16 bytes: the widest stores that fit. */
-static __device__ __noinline__ void put_some(unsigned char *to, codes16 v, int first, int end)
+MOII_FN unsigned char code_at(const shared_memory *s, int col, int k)
 {
-    for (int at = first; at < end;) {
-        const unsigned long long w = at < 8 ? v.low >> 8 * at | (at ? v.high << (64 - 8 * at) : 0) : v.high >> 8 * (at - 8);
-        if (at % 8 == 0 && end - at >= 8) *(unsigned long long *)(to + at) = w, at += 8;
-        else if (at % 4 == 0 && end - at >= 4) *(unsigned int *)(to + at) = (unsigned int)w, at += 4;
-        else if (at % 2 == 0 && end - at >= 2) *(unsigned short *)(to + at) = (unsigned short)w, at += 2;
-        else to[at] = (unsigned char)w, at++;
+    return ((const unsigned char *)&s->turned[col][(k >> 3) ^ (col / 8)])[k & 7];
+}
+
+/* Columns that begin anywhere: what fills aligned 16 bytes leaves so; the bytes before and behind, lane by lane, so that each end is one piece. */
+MOII_FN void put_cols_anywhere(unsigned char *base, long long stride, const tile &t, const shared_memory *s)
+{
+    for (int i = thread_index(); i < 8 * t.cols; i += 256) {
+        unsigned char *to = base + (i / 8) * stride;
+        const int k = (int)(-(unsigned long long)to & 15) + i % 8 * 16;
+        if (k + 16 > t.rows) continue;
+        codes16 v = { 0, 0 };
+        if (t.owned) v = sixteen_codes(s, i / 8, k);
+        *(ulonglong2 *)(to + k) = make_ulonglong2(v.low, v.high);
+    }
+    const int bits = t.rows == TILE ? 4 : 5, slots = 1 << bits; /* both ends of a whole column have 16 bytes together */
+    for (int i = thread_index(); i < t.cols << bits; i += 256) {
+        const int col = i >> bits, slot = i & (slots - 1);
+        unsigned char *to = base + col * stride;
+        const int head = min((int)(-(unsigned long long)to & 15), t.rows), tail = (t.rows - head) % 16;
+        const int k = slot < head ? slot : t.rows - slots + slot;
+        if (slot < head || k >= t.rows - tail) to[k] = t.owned ? code_at(s, col, k) : 0;
     }
 }
 
@@ -469,16 +483,7 @@ MOII_FN void put_cols(const tile8_side &side, const tile &t, const shared_memory
         }
         return;
     }
-    for (int i = thread; i < 9 * t.cols; i += 256) { /* 16 bytes at their own addresses: 9 for a column that begins between */
-        const int col = i / 9;
-        unsigned char *to = base + col * side.stride;
-        const int k = i % 9 * 16 - (int)((unsigned long long)to & 15);
-        if (k >= t.rows) continue;
-        codes16 v = { 0, 0 };
-        if (t.owned) v = sixteen_codes(s, col, k);
-        if (k >= 0 && k + 16 <= t.rows) *(ulonglong2 *)(to + k) = make_ulonglong2(v.low, v.high);
-        else put_some(to + k, v, k < 0 ? -k : 0, t.rows - k < 16 ? t.rows - k : 16);
-    }
+    put_cols_anywhere(base, side.stride, t, s);
 }
 #endif
 
