@@ -180,6 +180,7 @@ MOII_FN void put_e8m0(const tile8_side &s, unsigned char *to, const shared_scale
         return;
     }
     if (s.layout == SCALES_ROW && (s.blocks % 4 || blocks < 4 || ((unsigned long long)to & 3) || b0 % 4)) { /* four lanes for a row's bytes */
+#pragma unroll 1
         for (int i = t; i < 4 * rows; i += 256)
             if (i % 4 < blocks) to[(r0 + i / 4) * s.blocks + b0 + i % 4] = from.e8m0[i % 4][i / 4];
         return;
@@ -451,6 +452,7 @@ MOII_FN unsigned char code_at(const shared_memory *s, int col, int k)
 /* Columns that begin anywhere: what fills aligned 16 bytes leaves so; the bytes before and behind, lane by lane, so that each end is one piece. */
 MOII_FN void put_cols_anywhere(unsigned char *base, long long stride, const tile &t, const shared_memory *s)
 {
+#pragma unroll 1
     for (int i = thread_index(); i < 8 * t.cols; i += 256) {
         unsigned char *to = base + (i / 8) * stride;
         const int k = (int)(-(unsigned long long)to & 15) + i % 8 * 16;
@@ -460,6 +462,7 @@ MOII_FN void put_cols_anywhere(unsigned char *base, long long stride, const tile
         *(ulonglong2 *)(to + k) = make_ulonglong2(v.low, v.high);
     }
     const int bits = t.rows == TILE ? 4 : 5, slots = 1 << bits; /* both ends of a whole column have 16 bytes together */
+#pragma unroll 1
     for (int i = thread_index(); i < t.cols << bits; i += 256) {
         const int col = i >> bits, slot = i & (slots - 1);
         unsigned char *to = base + col * stride;

@@ -5,13 +5,14 @@
 #ifndef MOII_TILE8_STRIPS_CUH
 #define MOII_TILE8_STRIPS_CUH
 
-/* The last group whose strips begin at strip i or before; `groups`: the rows behind all.  Each lane asks one of 32 boundaries at a time. */
-MOII_FN unsigned int group_of(const tile8_cut &a, unsigned int i)
+/* The last group whose strips begin at strip i or before; `groups`: the rows behind all.  Each lane asks one of 32 boundaries at a time.
+ * (Apart: it shall not have a say in the registers of what follows.) */
+static __device__ __noinline__ unsigned int group_of(const long long *offsets, unsigned int groups, unsigned int i)
 {
-    unsigned int low = 0, high = (unsigned int)a.groups;
+    unsigned int low = 0, high = groups;
     while (low < high) {
         const unsigned int step = (high - low + 31) / 32, m = low + (thread_index() % 32 + 1) * step;
-        const bool begun = m <= high && (unsigned int)(a.offsets[m] >> 7) + m <= i;
+        const bool begun = m <= high && (unsigned int)(offsets[m] >> 7) + m <= i;
         low += __popc(__ballot_sync(0xFFFFFFFFu, begun)) * step;
         high = min(high, low + step - 1);
     }
@@ -26,7 +27,7 @@ MOII_FN bool find_strip(const tile8_cut &a, unsigned int i, tile *t)
     unsigned int first = 0, g = 0;
     t->owned = true;
     if (a.groups) {
-        g = group_of(a, i);
+        g = group_of(a.offsets, (unsigned int)a.groups, i);
         t->owned = g < a.groups;
         start = a.offsets[g], end = t->owned ? a.offsets[g + 1] : a.rows, first = (unsigned int)(start >> 7) + g;
     }
