@@ -85,8 +85,11 @@ MOII_FN void load_square(const quantize_sm90_args &a, const tile &t, line v[8])
 }
 
 #define ONE_SIDE (ROW_KIND == TILE_NONE || COL_KIND == TILE_NONE)
-#define HAS_BLK128 (ROW_KIND == TILE_BLK128 || COL_KIND == TILE_BLK128)
-extern "C" __global__ void __launch_bounds__(256, BF16 ? (ONE_SIDE ? 4 : HAS_BLK128 ? 2 : 3) : 2) quantize_sm90(const __grid_constant__ quantize_sm90_args a)
+/* Fewer blocks to an SM where the registers would spill. */
+#define MANY_REGISTERS (ROW_KIND == TILE_BLK128 || COL_KIND == TILE_BLK128 || (__CUDA_ARCH__ >= 1000 && ROW_KIND == TILE_SQUARE))
+#define BLOCKS_BF16 (ONE_SIDE ? 4 : MANY_REGISTERS ? 2 : 3)
+#define BLOCKS_F32 (__CUDA_ARCH__ >= 1000 && !ONE_SIDE ? 1 : 2)
+extern "C" __global__ void __launch_bounds__(256, BF16 ? BLOCKS_BF16 : BLOCKS_F32) quantize_sm90(const __grid_constant__ quantize_sm90_args a)
 {
     __shared__ shared_memory s;
     const tile8_cut cut = { a.offsets, a.rows, a.groups };
