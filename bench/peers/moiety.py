@@ -11,7 +11,10 @@ import time
 import torch
 
 F32, F16, BF16, E4M3, E5M2 = 1, 2, 3, 4, 5
-RECIPE_MX32, RECIPE_BLK128 = 2, 3
+RECIPE_BF16, RECIPE_MX32, RECIPE_BLK128 = 1, 2, 3
+VECTOR, SQUARE = 0, 1
+K_MAJOR, MN_MAJOR = 0, 1
+GROUP_M, GROUP_K = 0, 1
 ROWWISE, COLWISE = 1, 2
 ROW, TILED, COL = 0, 1, 2
 BACKEND_CUDA = 2
@@ -49,6 +52,26 @@ class SwigluArgs(c.Structure):
                 ("d_act", c.c_void_p), ("offsets", c.c_void_p)]
 
 
+class GemmDesc(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("a", Format), ("b", Format), ("a_order", c.c_int), ("b_order", c.c_int), ("out", c.c_int),
+                ("accumulate", c.c_bool), ("max_m", c.c_int64), ("n", c.c_int64), ("k", c.c_int64)]
+
+
+class GemmArgs(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("m", c.c_int64), ("a", Operand), ("b", Operand), ("d", c.c_void_p), ("ldd", c.c_int64)]
+
+
+class GgemmDesc(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("grouping", c.c_int), ("a", Format), ("b", Format), ("a_order", c.c_int),
+                ("b_order", c.c_int), ("out", c.c_int), ("accumulate", c.c_bool), ("groups", c.c_int64), ("max_rows", c.c_int64), ("m", c.c_int64),
+                ("n", c.c_int64), ("k", c.c_int64)]
+
+
+class GgemmArgs(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("rows", c.c_int64), ("offsets", c.c_void_p), ("a", Operand), ("b", Operand), ("d", c.c_void_p),
+                ("ldd", c.c_int64)]
+
+
 lib = c.CDLL(os.environ.get("MOIETY_LIB", "build/gpu/libmoiety.so"))
 lib.moi_last_error.restype = c.c_char_p
 lib.moi_plan_row.restype = c.c_char_p
@@ -59,6 +82,8 @@ lib.moi_plan_workspace_bytes.restype = c.c_int64
 lib.moi_quantize_run.argtypes = [c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_void_p]
 lib.moi_swiglu_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_swiglu_backward_run.argtypes = lib.moi_quantize_run.argtypes
+lib.moi_gemm_run.argtypes = lib.moi_quantize_run.argtypes
+lib.moi_ggemm_run.argtypes = lib.moi_quantize_run.argtypes
 for f in ("moi_plan_row", "moi_plan_workspace_bytes", "moi_plan_free", "moi_ctx_free", "moi_ctx_describe"):
     getattr(lib, f).argtypes = [c.c_void_p]
 
@@ -81,20 +106,21 @@ def stream():
 
 
 class Quantize:
-    """A plan with its results' tensors."""
+    """A plan with its results' tensors; x [rows, cols], or several matrices [batch, rows, cols]."""
 
     def __init__(self, ctx, x, fmt, want, groups=0, offsets=None, row=None):
-        rows, cols = x.shape
+        rows, cols = x.shape[-2:]
+        batch = x.shape[0] if x.dim() == 3 else 1
         self.x, self.offsets, self.want = x, offsets, want
         desc = QuantizeDesc(size=c.sizeof(QuantizeDesc), row=row, input=BF16 if x.dtype == torch.bfloat16 else F32, rowwise=fmt, colwise=fmt,
-                            want=want, max_rows=rows, cols=cols, batch=1, groups=groups)
+                            want=want, max_rows=rows, cols=cols, batch=batch, groups=groups)
         self.plan = c.c_void_p()
         check(lib.moi_quantize_plan_create(c.byref(self.plan), ctx, c.byref(desc)))
         self.row = lib.moi_plan_row(self.plan).decode()
         sizes = [lib.moi_scale_bytes(c.byref(fmt), rows, cols, 0), lib.moi_scale_bytes(c.byref(fmt), cols, rows, groups)]
-        self.data = [torch.empty(rows, cols, dtype=torch.uint8, device="cuda") if want & ROWWISE else None,
-                     torch.empty(cols, rows, dtype=torch.uint8, device="cuda") if want & COLWISE else None]
-        self.scale = [torch.empty(s, dtype=torch.uint8, device="cuda") if d is not None else None for s, d in zip(sizes, self.data)]
+        self.data = [torch.empty(batch * rows, cols, dtype=torch.uint8, device="cuda") if want & ROWWISE else None,
+                     torch.empty(batch * cols, rows, dtype=torch.uint8, device="cuda") if want & COLWISE else None]
+        self.scale = [torch.empty(batch * s, dtype=torch.uint8, device="cuda") if d is not None else None for s, d in zip(sizes, self.data)]
         self.bytes = x.numel() * x.element_size() + sum(t.numel() for t in self.data + self.scale if t is not None)
         ptr = lambda t: None if t is None else t.data_ptr()
         self.args = QuantizeArgs(size=c.sizeof(QuantizeArgs), rows=rows, input=Operand(x.data_ptr(), None, 0),
@@ -142,6 +168,41 @@ class Swiglu:
 
     def free(self):
         lib.moi_plan_free(self.plan)
+
+
+class Product:
+    """A plan of a dense or a grouped product with its workspace; args hold its operands' addresses, keep their tensors."""
+
+    def __init__(self, create, run, ctx, desc, args, keep):
+        self.plan, self.run, self.args, self.keep = c.c_void_p(), run, args, keep
+        check(create(c.byref(self.plan), ctx, c.byref(desc)))
+        self.row = lib.moi_plan_row(self.plan).decode()
+        self.workspace = torch.empty(lib.moi_plan_workspace_bytes(self.plan), dtype=torch.uint8, device="cuda")
+
+    def __call__(self):
+        check(self.run(self.plan, c.byref(self.args), self.workspace.data_ptr() or None, self.workspace.numel(), stream()))
+
+    def free(self):
+        lib.moi_plan_free(self.plan)
+
+
+def Gemm(ctx, a, b, d, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MAJOR):
+    """D = A B^T; a and b as products.Matrix (fmt, operand(), rows, cols), d a tensor [m, n]."""
+    desc = GemmDesc(size=c.sizeof(GemmDesc), row=row, a=a.fmt, b=b.fmt, a_order=a_order, b_order=b_order, out=F32 if d.dtype == torch.float32 else BF16,
+                    accumulate=accumulate, max_m=d.shape[0], n=d.shape[1], k=a.cols if a_order == K_MAJOR else a.rows)
+    args = GemmArgs(size=c.sizeof(GemmArgs), m=d.shape[0], a=a.operand(), b=b.operand(), d=d.data_ptr())
+    return Product(lib.moi_gemm_plan_create, lib.moi_gemm_run, ctx, desc, args, (a, b, d))
+
+
+def Ggemm(ctx, grouping, a, b, d, offsets, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MAJOR):
+    """GROUP_M: d [rows, n] = A [rows, k] B_g [n, k]^T.  GROUP_K: d [groups, m, n] = A_g B_g^T of a [m, rows] and b [n, rows]."""
+    groups, by_k = offsets.numel() - 1, grouping == GROUP_K
+    rows = d.shape[0] if not by_k else a.cols if a_order == K_MAJOR else a.rows
+    desc = GgemmDesc(size=c.sizeof(GgemmDesc), row=row, grouping=grouping, a=a.fmt, b=b.fmt, a_order=a_order, b_order=b_order,
+                     out=F32 if d.dtype == torch.float32 else BF16, accumulate=accumulate, groups=groups, max_rows=rows,
+                     m=d.shape[1] if by_k else 0, n=d.shape[-1], k=0 if by_k else a.cols)
+    args = GgemmArgs(size=c.sizeof(GgemmArgs), rows=rows, offsets=offsets.data_ptr(), a=a.operand(), b=b.operand(), d=d.data_ptr())
+    return Product(lib.moi_ggemm_plan_create, lib.moi_ggemm_run, ctx, desc, args, (a, b, d, offsets))
 
 
 # ---- timing: events around one call, L2 full of clean lines of something else ----

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Dense products beside DeepGEMM, cuBLASLt and cuBLAS, in one process, on the same numbers.
+
+    MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/gemm.py OUT.csv --tables dense --cases '64x*' --protocols kernel
+
+Tables  dense    D[m,n] BF16 = A B^T, blk128: A in 1x128, B in 128x128          DeepGEMM; cuBLASLt block-wise, tensor-wise, BF16
+        vectors  D FP32 added to, blk128: A and B in 1x128                      DeepGEMM
+        mx       MXFP8, D BF16                                                  cuBLAS BF16, B as either major; FP8 tensor-wise
+        bf16     BF16 throughout                                                cuBLAS, DeepGEMM
+Cases are named MxNxK.  Peers that cannot be imported are left out.  Before anything is timed its result is compared, element by
+element, with the float64 product of the dequantised operands.  Bytes: operands and scales read once, D written once."""
+import torch
+
+import moiety as m
+import products as p
+import protocols
+
+NK = [(2112, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048)]
+LARGE = [(4096, n, k) for n, k in NK]
+TABLES = {
+    "dense": [(rows, n, k) for n, k in NK for rows in (64, 128, 4096)],
+    "vectors": LARGE,
+    "mx": [(8192, 8192, 8192), (131072, 2048, 7168)] + LARGE,
+    "bf16": LARGE + [(8192, 8192, 8192)],
+}
+BF16, F32 = torch.bfloat16, torch.float32
+
+
+class Case:
+    def __init__(self, ctx, opt, dg, table, size):
+        self.ctx, self.opt, self.dg, self.table, self.size = ctx, opt, dg, table, size
+        rows, n, k = size
+        self.x, self.y = (torch.randn(r, k, device="cuda", dtype=BF16) for r in (rows, n))
+        act, mx = p.act(protocols.LAYOUT[opt.layout]), p.mx(protocols.LAYOUT[opt.mx_layout])
+        formats = {"dense": (act, p.weight()), "vectors": (act, act), "mx": (mx, mx), "bf16": (p.PLAIN_BF16, p.PLAIN_BF16)}[table]
+        self.a, self.b = (p.quantized(ctx, t, f) for t, f in zip((self.x, self.y), formats))
+        self.add = table == "vectors"
+        self.d = torch.empty(rows, n, device="cuda", dtype=F32 if self.add else BF16)
+        self.flop = 2.0 * rows * n * k
+        self.bytes = self.a.bytes + self.b.bytes + self.d.numel() * self.d.element_size() * (2 if self.add else 1)
+        self.one = torch.ones((), device="cuda")
+
+    def fresh(self, d=None):
+        d = self.d if d is None else d
+        d.zero_() if self.add else p.poison(d)
+        return d
+
+    def check(self, result=None, codes=False):
+        return lambda: p.verify(self.d if result is None else result[0], self.a, self.b, codes=codes)
+
+    def ours(self, row):
+        return m.Gemm(self.ctx, self.a, self.b, self.fresh(), row=row, accumulate=self.add), self.check()
+
+    def keeps(self, call, codes=False, plain=False):
+        """for calls that return their result: the check looks at what the last one gave"""
+        last = [None]
+
+        def run():
+            last[0] = call()
+        a, b = (p.Matrix(p.PLAIN_BF16, t, None, *t.shape) for t in (self.x, self.y)) if plain else (self.a, self.b)
+        return run, lambda: p.verify(last[0], a, b, codes=codes)
+
+    def deepgemm(self):
+        a, b = p.peer_act(self.a), p.peer_act(self.b) if self.add else p.peer_weight(self.b)
+        d = self.fresh()
+        if self.add:
+            return lambda: self.dg.fp8_gemm_nt(a, b, d, c=d, recipe=(1, 1, 128), disable_ue8m0_cast=True), self.check()
+        return lambda: self.dg.fp8_gemm_nt(a, b, d, disable_ue8m0_cast=True), self.check()
+
+    def deepgemm_bf16(self):
+        d = self.fresh()
+        return lambda: self.dg.bf16_gemm_nt(self.x, self.y, d), self.check()
+
+    def block_wise(self):
+        from torch.nn.functional import ScalingType, SwizzleType, scaled_mm
+        (a, sa), (b, sb) = p.peer_act(self.a), p.peer_weight(self.b)
+        sb = torch.nn.functional.pad(sb, (0, -sb.shape[1] % 4)).contiguous().t()
+        return self.keeps(lambda: scaled_mm(a, b.t(), sa, ScalingType.BlockWise1x128, sb, ScalingType.BlockWise128x128,
+                                            swizzle_a=SwizzleType.NO_SWIZZLE, swizzle_b=SwizzleType.NO_SWIZZLE, output_dtype=BF16))
+
+    def tensor_wise(self):
+        a, b = self.a.codes(), self.b.codes()
+        return self.keeps(lambda: torch._scaled_mm(a, b.t(), scale_a=self.one, scale_b=self.one, out_dtype=BF16, use_fast_accum=True), codes=True)
+
+    def cublas(self):
+        return self.keeps(lambda: torch.mm(self.x, self.y.t()), plain=True)
+
+    def cublas_nn(self):
+        z = self.y.t().contiguous()
+        return self.keeps(lambda: torch.mm(self.x, z), plain=True)
+
+    def contenders(self, report):
+        yield from report.ours(self.ours)
+        peers = {"dense": [("deepgemm", self.deepgemm), ("cublaslt-block", self.block_wise), ("cublaslt-tensor", self.tensor_wise)],
+                 "vectors": [("deepgemm", self.deepgemm)],
+                 "mx": [("cublas-bf16", self.cublas), ("cublas-bf16-nn", self.cublas_nn), ("cublaslt-tensor", self.tensor_wise)],
+                 "bf16": [("cublas-bf16", self.cublas), ("cublas-bf16-nn", self.cublas_nn), ("deepgemm-bf16", self.deepgemm_bf16)]}[self.table]
+        if self.table == "dense" and self.size[0] > 128:
+            peers.append(("cublas-bf16", self.cublas))
+        for name, make in peers:
+            if report.peer(name) and (self.dg or not name.startswith("deepgemm")):
+                yield name, make
+
+
+def main():
+    opt = protocols.options(__doc__, TABLES)
+    ctx, dg = m.context(), protocols.deep_gemm()
+    print(m.lib.moi_ctx_describe(ctx).decode())
+    report = protocols.Report(opt, TABLES)
+    for table in report.tables:
+        for size in TABLES[table]:
+            name = "x".join(map(str, size))
+            if report.wanted(name):
+                case = Case(ctx, opt, dg, table, size)
+                report.case(table, name, case.flop, case.bytes, size[0] <= 128, case.contenders(report))
+                del case
+    report.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Grouped products beside DeepGEMM and torch, in one process, on the same numbers.
+
+    MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/ggemm.py OUT.csv --tables contig,kgroup --protocols cool
+
+Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16   DeepGEMM, torch row-wise FP8, our dense product
+        zipf     the same with 8, 32, 128 groups of Zipf's sizes; DeepGEMM gets each group padded to 128 rows
+        masked   few rows a group; DeepGEMM gets them in 4096 allocated rows a group, we get them packed
+        kgroup   D_g FP32 added to, reduction cut into equal groups (1x128 both)  DeepGEMM, torch BF16
+        mx       contig and zipf's shapes in MXFP8                               torch._grouped_mm BF16, DeepGEMM BF16
+        bf16     contig in BF16                                                  torch._grouped_mm, DeepGEMM BF16
+        bf16k    kgroup in BF16, operands as they lie (reduction outermost)      torch._grouped_mm
+Cases: GROUPSxROWSxNxK with the rows of one group (contig, masked), of all groups (zipf); kgroup: GROUPSxMxNxK, K of one group.
+Otherwise as gemm.py; operations and bytes are those of the rows that are there."""
+import torch
+
+import moiety as m
+import products as p
+import protocols
+from quantize import zipf
+
+CONTIG = [(4, 8192, 4096, 7168), (4, 8192, 7168, 2048), (8, 4096, 4096, 7168), (8, 4096, 7168, 2048)]
+MANY = [(g, 32768 // g, n, k) for g in (32, 128) for n, k in ((4096, 7168), (7168, 2048))]
+ZIPF = [(g, 32768, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))]
+KGROUP = [(4, 4096, 7168, 8192), (4, 7168, 2048, 8192), (8, 4096, 7168, 4096), (8, 7168, 2048, 4096)]
+TABLES = {
+    "contig": CONTIG + MANY,
+    "zipf": ZIPF,
+    "masked": [(g, r, n, k) for g, r in ((1, 1024), (2, 512), (4, 256)) for n, k in ((4096, 7168), (7168, 2048))],
+    "kgroup": KGROUP + [(32, 4096, 7168, 4096), (32, 7168, 2048, 4096), (128, 4096, 1536, 1024), (128, 3072, 4096, 1024)],
+    "mx": CONTIG + ZIPF,
+    "bf16": CONTIG + ZIPF,
+    "bf16k": KGROUP,
+}
+BF16, F32 = torch.bfloat16, torch.float32
+MASKED_ROWS = 4096
+
+
+def even(groups, rows):
+    return torch.arange(groups + 1, dtype=torch.int64).mul(rows).cuda()
+
+
+class Grouped:
+    """rows cut into groups, each with its own B"""
+
+    def __init__(self, ctx, opt, dg, table, size):
+        self.ctx, self.dg, self.table = ctx, dg, table
+        self.groups, rows, self.n, self.k = size
+        ragged = size in ZIPF
+        self.offsets = zipf(self.groups, rows) if ragged else even(self.groups, rows)
+        self.cuts = self.offsets.tolist()
+        self.rows = self.cuts[-1]
+        self.x = torch.randn(self.rows, self.k, device="cuda", dtype=BF16)
+        self.y = torch.randn(self.groups, self.n, self.k, device="cuda", dtype=BF16)
+        act, mx = p.act(protocols.LAYOUT[opt.layout]), p.mx(protocols.LAYOUT[opt.mx_layout])
+        plain = p.PLAIN_BF16, p.PLAIN_BF16
+        a, b = {"mx": (mx, mx), "bf16": plain}.get(table, (act, p.weight()))
+        self.a, self.b = p.quantized(ctx, self.x, a), p.quantized(ctx, self.y, b)
+        self.d = torch.empty(self.rows, self.n, device="cuda", dtype=BF16)
+        self.flop, self.bytes = 2.0 * self.rows * self.n * self.k, self.a.bytes + self.b.bytes + 2 * self.d.numel()
+        self.small = table == "masked"
+
+    def check(self, get=None, plain=False, codes=False):
+        """get(g): group g's rows of the result"""
+        get = get or (lambda g: self.d[self.cuts[g]:self.cuts[g + 1]])
+        a, b = (p.Matrix(p.PLAIN_BF16, t.view(-1, self.k), None, t.shape[-2], self.k, n) for t, n in ((self.x, 1), (self.y, self.groups))) \
+            if plain else (self.a, self.b)
+        parts = [(g, o, e) for g, (o, e) in enumerate(zip(self.cuts, self.cuts[1:])) if e > o]
+        return lambda: max(p.verify(get(g), a, b, (o, e), g, codes) for g, o, e in parts)
+
+    def ours(self, row):
+        return m.Ggemm(self.ctx, m.GROUP_M, self.a, self.b, p.poison(self.d), self.offsets, row=row), self.check()
+
+    def dense(self):
+        """one product of the same size, our own"""
+        b = p.quantized(self.ctx, self.y[0], self.b.fmt)
+        return m.Gemm(self.ctx, self.a, b, p.poison(self.d)), lambda: p.verify(self.d, self.a, b)
+
+    def padded(self):
+        """for each row of the padded matrix its row here (or -1) and its group (or -1); where each group begins"""
+        source, owner, start = [], [], []
+        for g, (o, e) in enumerate(zip(self.cuts, self.cuts[1:])):
+            pad = -(e - o) % 128
+            start.append(sum(t.numel() for t in source))
+            source += [torch.arange(o, e), torch.full((pad,), -1)]
+            owner += [torch.full((e - o,), g), torch.full((pad,), -1)]
+        return torch.cat(source).cuda(), torch.cat(owner).int().cuda(), start
+
+    def scattered(self, t, source):
+        """rows of t (of any type), zero where there is none"""
+        out = t.view(torch.uint8) if t.dtype == torch.float8_e4m3fn else t
+        out = torch.where((source >= 0)[:, None], out[source.clamp(min=0)], torch.zeros((), dtype=out.dtype, device=out.device))
+        return out.view(t.dtype)
+
+    def deepgemm(self):
+        source, owner, start = self.padded()
+        d = p.poison(torch.empty(source.numel(), self.n, device="cuda", dtype=BF16))
+        check = self.check(lambda g: d[start[g]:start[g] + self.cuts[g + 1] - self.cuts[g]], plain=self.table == "mx")
+        if self.table in ("mx", "bf16"):
+            a = self.scattered(self.x, source)
+            return lambda: self.dg.m_grouped_bf16_gemm_nt_contiguous(a, self.y, d, owner), check
+        a = self.scattered(self.a.codes(), source), p.mn_major(self.scattered(self.a.scales(), source))
+        b = p.peer_weight(self.b)
+        b = b if self.groups > 1 else (b[0][None], b[1][None])
+        return lambda: self.dg.m_grouped_fp8_gemm_nt_contiguous(a, b, d, owner, disable_ue8m0_cast=True), check
+
+    def deepgemm_masked(self):
+        g, r = self.groups, self.cuts[1]
+        q = torch.zeros(g, MASKED_ROWS, self.k, device="cuda", dtype=torch.uint8)
+        q[:, :r] = self.a.codes().view(torch.uint8).view(g, r, self.k)
+        s = torch.zeros(g, MASKED_ROWS, self.k // 128, device="cuda")
+        s[:, :r] = self.a.scales().reshape(g, r, -1)
+        a, b = (q.view(torch.float8_e4m3fn), p.mn_major(s)), p.peer_weight(self.b)
+        b = b if g > 1 else (b[0][None], b[1][None])
+        valid = torch.full((g,), r, device="cuda", dtype=torch.int32)
+        d = p.poison(torch.empty(g, MASKED_ROWS, self.n, device="cuda", dtype=BF16))
+        return lambda: self.dg.m_grouped_fp8_gemm_nt_masked(a, b, d, valid, r, disable_ue8m0_cast=True), self.check(lambda i: d[i, :r])
+
+    def keeps(self, call, **how):
+        last = [None]
+
+        def run():
+            last[0] = call()
+        return run, self.check(lambda g: last[0][self.cuts[g]:self.cuts[g + 1]], **how) if how else None
+
+    def torch_bf16(self):
+        ends, b = self.offsets[1:].int(), self.y.transpose(-2, -1)
+        return self.keeps(lambda: torch._grouped_mm(self.x, b, offs=ends), plain=True)
+
+    def torch_row_wise(self):
+        """other scales, so only its time counts"""
+        ends, a, b = self.offsets[1:].int(), self.a.codes(), self.b.codes().view(self.groups, self.n, self.k).transpose(-2, -1)
+        sa, sb = torch.rand(self.rows, device="cuda") + 0.5, torch.rand(self.groups, self.n, device="cuda") + 0.5
+        return self.keeps(lambda: torch._scaled_grouped_mm(a, b, sa, sb, offs=ends, out_dtype=BF16, use_fast_accum=True))
+
+    def peers(self):
+        if self.table == "masked":
+            return [("deepgemm", self.deepgemm_masked)]
+        if self.table in ("mx", "bf16"):
+            return [("dense", self.dense), ("torch-bf16", self.torch_bf16), ("deepgemm-bf16", self.deepgemm)]
+        return [("dense", self.dense), ("deepgemm", self.deepgemm), ("torch-row-wise", self.torch_row_wise)]
+
+
+class Reduced:
+    """the reduction cut into groups, each with its own D"""
+
+    def __init__(self, ctx, opt, dg, table, size):
+        self.ctx, self.dg, self.table = ctx, dg, table
+        self.groups, self.m, self.n, self.k = size
+        self.offsets = even(self.groups, self.k)
+        rows = self.groups * self.k
+        self.x, self.y = (torch.randn(rows, c, device="cuda", dtype=BF16) for c in (self.m, self.n))
+        self.plain = table == "bf16k"
+        fmt = p.PLAIN_BF16 if self.plain else p.act(protocols.LAYOUT[opt.layout])
+        self.a, self.b = (p.quantized(ctx, t, fmt, self.offsets, colwise=True) for t in (self.x, self.y))
+        self.d = torch.empty(self.groups, self.m, self.n, device="cuda", dtype=F32)
+        self.flop, self.bytes = 2.0 * rows * self.m * self.n, self.a.bytes + self.b.bytes + 8 * self.d.numel()
+        self.small = False
+
+    def exact(self, g, t, q):
+        """group g's operand as one matrix, float64, behind an object that verify understands"""
+        o, e = g * self.k, (g + 1) * self.k
+        x = t[o:e].t().double() if q is None or self.plain else q.exact()[:, o:e]
+        return Whole(x)
+
+    def check(self, get=None, plain=False):
+        """the first and the last group: the whole of each"""
+        get = get or (lambda g: self.d[g])
+        qa, qb = (None, None) if plain else (self.a, self.b)
+        return lambda: max(p.verify(get(g), self.exact(g, self.x, qa), self.exact(g, self.y, qb)) for g in {0, self.groups - 1})
+
+    def ours(self, row):
+        order = m.MN_MAJOR if self.plain else m.K_MAJOR
+        return m.Ggemm(self.ctx, m.GROUP_K, self.a, self.b, self.d.zero_(), self.offsets, row=row, accumulate=True, a_order=order,
+                       b_order=order), self.check()
+
+    def deepgemm(self):
+        a, b, d, ks = p.peer_ragged(self.a), p.peer_ragged(self.b), self.d.zero_(), [self.k] * self.groups
+        on_gpu = torch.tensor(ks, device="cuda", dtype=torch.int32)
+        return lambda: self.dg.k_grouped_fp8_gemm_nt_contiguous(a, b, d, ks, on_gpu, d, recipe=(1, 1, 128)), self.check()
+
+    def torch_bf16(self):
+        """BF16 results, not added to"""
+        ends, last = self.offsets[1:].int(), [None]
+
+        def run():
+            last[0] = torch._grouped_mm(self.x.t(), self.y, offs=ends)
+        return run, self.check(lambda g: last[0][g], plain=True)
+
+    def peers(self):
+        return [("torch-bf16", self.torch_bf16)] if self.plain else [("deepgemm", self.deepgemm), ("torch-bf16", self.torch_bf16)]
+
+
+class Whole:
+    def __init__(self, x):
+        self.x, self.rows = x, x.shape[0]
+
+    def exact(self, first=0, last=None, i=0):
+        return self.x[first:last]
+
+
+def main():
+    opt = protocols.options(__doc__, TABLES)
+    ctx, dg = m.context(), protocols.deep_gemm()
+    print(m.lib.moi_ctx_describe(ctx).decode())
+    report = protocols.Report(opt, TABLES)
+    for table in report.tables:
+        for size in TABLES[table]:
+            name = ("zipf" if size in ZIPF else "") + "x".join(map(str, size))
+            if report.wanted(name):
+                case = (Reduced if table in ("kgroup", "bf16k") else Grouped)(ctx, opt, dg, table, size)
+                peers = [c for c in case.peers() if report.peer(c[0]) and (dg or not c[0].startswith("deepgemm"))]
+                report.case(table, name, case.flop, case.bytes, case.small, list(report.ours(case.ours)) + peers)
+                del case, peers
+    report.close()
+
+
+if __name__ == "__main__":
+    main()
