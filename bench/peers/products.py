@@ -101,9 +101,9 @@ class Wrong(RuntimeError):
     pass
 
 
-def verify(d, a, b, rows_a=(0, None), i=0, codes=False):
+def verify(d, a, b, rows_a=(0, None), i=0, codes=False, room_bits=6):
     """d [m, n] against A B_i^T in float64.  Returns the relative error (Frobenius); raises where an element is further off than its
-    rounding to BF16 plus 2^-6 |A_r| |B_c| / sqrt(k): far more than any accumulator's error, far less than a wrong tile's."""
+    rounding to BF16 plus 2^-6 |A_r| |B_c| / sqrt(k): far more than the error of promoted accumulators, far less than a wrong tile's."""
     first, last = rows_a[0], a.rows if rows_a[1] is None else rows_a[1]
     y = b.codes()[i * b.rows:(i + 1) * b.rows].double() if codes else b.exact(i=i)
     width, k, bad, err, ref = y.norm(dim=1), max(1, y.shape[1]), 0, 0.0, 0.0
@@ -112,7 +112,7 @@ def verify(d, a, b, rows_a=(0, None), i=0, codes=False):
         x = a.codes()[r:e].double() if codes else a.exact(r, e)
         want = x @ y.t()
         off = (d[r - first:e - first].double() - want).abs()
-        room = want.abs() * 2.0 ** -8 + x.norm(dim=1)[:, None] * width[None] * (2.0 ** -6 / math.sqrt(k))
+        room = want.abs() * 2.0 ** -8 + x.norm(dim=1)[:, None] * width[None] * (2.0 ** -room_bits / math.sqrt(k))
         bad += int((~(off <= room)).sum())
         err += float((off * off).sum())
         ref += float((want * want).sum())
