@@ -177,7 +177,7 @@ LIB_DEST := $(DESTDIR)$(LIBDIR)
 INC_DEST := $(DESTDIR)$(PREFIX)/include
 install: all lib
 	install -d $(LIB_DEST)/pkgconfig $(INC_DEST) $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 644 include/moiety.h include/moiety_lm.h $(INC_DEST)
+	install -m 644 include/*.h $(INC_DEST)
 	install -m 644 $(OUT)/libmoiety.a $(LIB_DEST)
 	install -m 755 $(OUT)/libmoiety.so $(LIB_DEST)/libmoiety.so.$(VERSION)
 	ln -sf libmoiety.so.$(VERSION) $(LIB_DEST)/libmoiety.so.$(SOMAJOR)
@@ -188,7 +188,7 @@ install: all lib
 	tools/manpage $(OUT)/moiety >$(DESTDIR)$(PREFIX)/share/man/man1/moiety.1
 
 uninstall:
-	rm -f $(INC_DEST)/moiety.h $(INC_DEST)/moiety_lm.h $(LIB_DEST)/libmoiety.a $(LIB_DEST)/libmoiety.so* \
+	rm -f $(patsubst include/%,$(INC_DEST)/%,$(wildcard include/*.h)) $(LIB_DEST)/libmoiety.a $(LIB_DEST)/libmoiety.so* \
 	    $(LIB_DEST)/pkgconfig/moiety.pc $(DESTDIR)$(PREFIX)/bin/moiety $(DESTDIR)$(PREFIX)/share/man/man1/moiety.1
 
 checks:

@@ -9,7 +9,8 @@ command -v pkg-config >/dev/null || { echo "no pkg-config"; exit 0; }
 dest=$work/dest
 # a folder that make itself would not choose: the install must follow PREFIX
 make -s --no-print-directory -C "$root" BUILD="$(dirname "$out")" DESTDIR= PREFIX="$dest" install >log 2>&1 || { cat log; fail "make install"; }
-for f in bin/moiety include/moiety.h include/moiety_lm.h lib/libmoiety.a lib/libmoiety.so lib/pkgconfig/moiety.pc share/man/man1/moiety.1; do
+headers=$(cd "$root" && echo include/*.h)
+for f in bin/moiety $headers lib/libmoiety.a lib/libmoiety.so lib/pkgconfig/moiety.pc share/man/man1/moiety.1; do
     [ -s "$dest/$f" ] || fail "$f was not installed"
 done
 expect 0 "moiety" "$dest/bin/moiety" --version
@@ -25,6 +26,13 @@ int main(void)
     return 0;
 }
 C
+# every header can be the first that a program includes, in C and in C++
+for f in $headers; do
+    echo "#include <${f#include/}>" >first.c
+    cc -std=c11 -Wall -Wextra -Wpedantic -Werror -I"$dest/include" -fsyntax-only first.c || fail "$f does not stand alone"
+    command -v c++ >/dev/null || continue
+    c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -I"$dest/include" -fsyntax-only -x c++ first.c || fail "$f does not stand alone in C++"
+done
 PKG_CONFIG_PATH=$dest/lib/pkgconfig
 export PKG_CONFIG_PATH
 version=$(pkg-config --modversion moiety) || fail "pkg-config does not find moiety"
