@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 moit_rng moit_seed(const char *name, uint64_t salt)
 {
@@ -109,4 +110,21 @@ void *moit_workspace(const moi_plan *plan)
 {
     int64_t bytes = moi_plan_workspace_bytes(plan);
     return bytes ? moit_alloc(bytes) : NULL;
+}
+
+int64_t moit_peak_bytes(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (int64_t)u.ru_maxrss * 1024;
+}
+
+bool moit_shadowed(void)
+{
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    return true;
+#endif
+#endif
+    return false;
 }

@@ -38,6 +38,11 @@ int64_t moit_size(const void *p); /* of a whole buffer */
 /* A workspace for the plan (guarded too; NULL where it needs none). */
 void *moit_workspace(const moi_plan *plan);
 
+/* The most memory that this process has held so far. */
+int64_t moit_peak_bytes(void);
+/* Whether a thread sanitizer keeps a shadow of what is touched, so that memory cannot be judged. */
+bool moit_shadowed(void);
+
 #define moit_ok(call)                                                                       \
     do {                                                                                    \
         moi_status moit_status_ = (call);                                                   \

@@ -191,6 +191,38 @@ moi_lm *moit_lm(const moi_lm_config *config, moi_recipe recipe)
     return lm;
 }
 
+void moit_roughen_norms(moi_lm *lm)
+{
+    moit_rng rng = moit_seed("norms", 1);
+    for (int64_t i = 0; i < lm->params.count; i++)
+        for (int64_t r = 0; lm->params.items[i].cols == 0 && r < lm->params.items[i].rows; r++)
+            lm->weights[lm->params.items[i].offset + r] += 0.2f * moit_normal(&rng);
+    lm->version++;
+}
+
+moi_lm_config moit_variant(int i)
+{
+    static const struct { int64_t heads, kv_heads; bool tied, dense_first, renormalize; int64_t step, experts, top_k; } variants[MOIT_VARIANTS] = {
+        { 4, 2, true, true, true, 1, 4, 2 }, { 2, 2, false, false, true, 1, 4, 2 }, { 4, 1, false, true, false, 1, 4, 3 },
+        { 3, 1, true, false, true, 2, 4, 1 }, { 2, 1, false, false, true, 1, 1, 1 }, { 2, 1, true, false, true, 1, 0, 0 },
+    };
+    moi_lm_config c = moit_lm_config();
+    c.num_attention_heads = variants[i].heads, c.num_key_value_heads = variants[i].kv_heads;
+    c.tie_word_embeddings = variants[i].tied, c.norm_topk_prob = variants[i].renormalize;
+    c.num_experts = variants[i].experts, c.num_experts_per_tok = variants[i].top_k, c.decoder_sparse_step = variants[i].step;
+    c.mlp_only[0] = variants[i].dense_first;
+    return c;
+}
+
+moi_lm *moit_open(const char *folder, moi_recipe recipe)
+{
+    moi_lm *lm;
+    moi_lm_options o = MOI_LM_OPTIONS_INIT;
+    o.recipe = recipe;
+    moit_ok(moi_lm_open(&lm, moit_ctx(0), folder, &o));
+    return lm;
+}
+
 void moit_tokens(int32_t *tokens, int64_t count, int64_t vocab, uint64_t salt)
 {
     moit_rng rng = moit_seed("tokens", salt);

@@ -11,19 +11,11 @@
 
 #include "../src/lm/trainer.h"
 #include "num.h"
+#include "support_files.h"
 #include "support_lm.h"
 
 enum { B = 2, S = 16, COUNT = B * (S + 1) };
-static char root[64];
 
-static const char *at(const char *name)
-{
-    static char path[4][256];
-    static int turn;
-    turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", root, name);
-    return path[turn];
-}
 static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void shell(const char *format, ...)
 {
@@ -33,18 +25,6 @@ static void shell(const char *format, ...)
     vsnprintf(command, sizeof command, format, args);
     va_end(args);
     if (system(command)) fail_msg("failed: %s", command);
-}
-static int setup(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/moit-ckpt-XXXXXX");
-    return mkdtemp(root) == NULL;
-}
-static int teardown(void **state)
-{
-    (void)state;
-    shell("rm -rf '%s'", root);
-    return 0;
 }
 
 static moi_train_config schedule(void)
@@ -77,26 +57,26 @@ static void test_round_trip(void **state)
     moi_lm_config c = moit_lm_config(), got;
     c.mlp_only[1] = 1, c.tie_word_embeddings = false, c.rope_theta = 1234567.0f, c.rms_norm_eps = 3e-6f;
     moi_lm *lm = moit_lm(&c, MOI_RECIPE_F32), *again;
-    moit_ok(moi_lm_save(lm, at("deep/er/model"), MOI_F32));
-    moit_ok(moi_lm_load(&again, moit_ctx(0), at("deep/er/model"), NULL));
+    moit_ok(moi_lm_save(lm, moit_path("deep/er/model"), MOI_F32));
+    moit_ok(moi_lm_load(&again, moit_ctx(0), moit_path("deep/er/model"), NULL));
     same_numbers(lm, again);
     moit_ok(moi_lm_get_config(again, &got));
     assert_memory_equal(&c.vocab_size, &got.vocab_size, offsetof(moi_lm_config, mlp_only) + sizeof c.mlp_only - offsetof(moi_lm_config, vocab_size));
     moi_lm_free(again);
-    moit_ok(moi_lm_save(lm, at("half"), MOI_BF16));
-    moit_ok(moi_lm_load(&again, moit_ctx(0), at("half"), NULL));
+    moit_ok(moi_lm_save(lm, moit_path("half"), MOI_BF16));
+    moit_ok(moi_lm_load(&again, moit_ctx(0), moit_path("half"), NULL));
     for (int64_t i = 0; i < lm->params.floats; i++) assert_true(again->weights[i] == moii_bf16_decode(moii_bf16_encode(lm->weights[i])));
     moi_lm_free(again);
     moi_st *file; /* the hub's names, one tensor per expert */
     moi_tensor t = { .size = sizeof t };
-    moit_ok(moi_st_open(&file, at("half/model.safetensors")));
+    moit_ok(moi_st_open(&file, moit_path("half/model.safetensors")));
     moit_ok(moi_st_find(file, "model.layers.0.mlp.experts.3.down_proj.weight", &t));
     assert_true(t.dtype == MOI_BF16 && t.rank == 2 && t.shape[0] == 32 && t.shape[1] == 32);
     moit_ok(moi_st_find(file, "model.layers.0.mlp.gate.weight", &t));
     moit_ok(moi_st_find(file, "model.layers.1.mlp.up_proj.weight", &t));
     moit_ok(moi_st_find(file, "lm_head.weight", &t));
     moi_st_close(file);
-    moit_refused(moi_lm_save(lm, at("x"), MOI_F16), MOI_ERR_ARG, "f16");
+    moit_refused(moi_lm_save(lm, moit_path("x"), MOI_F16), MOI_ERR_ARG, "f16");
     moit_refused(moi_lm_save(lm, "/proc/none/x", MOI_F32), MOI_ERR_IO, "/proc/none");
     moi_lm_free(lm);
 }
@@ -114,10 +94,10 @@ static void test_resume(void **state) /* 6 steps are 3 steps, a save, a load, an
         moit_ok(moi_trainer_create(&second, two, &how));
         steps(first, 0, 6, a);
         steps(second, 0, 3, b);
-        moit_ok(moi_trainer_save(second, at("run")));
+        moit_ok(moi_trainer_save(second, moit_path("run")));
         moi_trainer_free(second);
         moi_lm_free(two);
-        moit_ok(moi_trainer_load(&second, &two, moit_ctx(0), at("run"), NULL)); /* the recipe comes from trainer.json */
+        moit_ok(moi_trainer_load(&second, &two, moit_ctx(0), moit_path("run"), NULL)); /* the recipe comes from trainer.json */
         assert_int_equal(two->options.recipe, recipe);
         assert_int_equal(moi_trainer_steps_done(second), 3);
         moit_ok(moi_trainer_get_config(second, &got));
@@ -138,8 +118,8 @@ static void test_resume(void **state) /* 6 steps are 3 steps, a save, a load, an
 static void refuse(const char *edit, moi_status status, const char *text)
 {
     moi_lm *lm = NULL;
-    shell("cd '%s' && rm -rf bad && cp -r good bad && cd bad && %s", root, edit);
-    moit_refused(moi_lm_load(&lm, moit_ctx(0), at("bad"), NULL), status, text);
+    shell("cd '%s' && rm -rf bad && cp -r good bad && cd bad && %s", moit_path("."), edit);
+    moit_refused(moi_lm_load(&lm, moit_ctx(0), moit_path("bad"), NULL), status, text);
     assert_null(lm);
 }
 
@@ -149,9 +129,9 @@ static void rewrite_tensor(const char *name, const char *to, moi_dtype dtype, in
     moi_st *file;
     moi_st_writer *w;
     moi_tensor t = { .size = sizeof t };
-    shell("rm -rf '%s/bad' && cp -r '%s/good' '%s/bad'", root, root, root);
-    moit_ok(moi_st_open(&file, at("good/model.safetensors")));
-    moit_ok(moi_st_writer_create(&w, at("bad/model.safetensors")));
+    shell("cd '%s' && rm -rf bad && cp -r good bad", moit_path("."));
+    moit_ok(moi_st_open(&file, moit_path("good/model.safetensors")));
+    moit_ok(moi_st_writer_create(&w, moit_path("bad/model.safetensors")));
     static const char zeros[1 << 20];
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < moi_st_count(file); i++) {
@@ -173,7 +153,7 @@ static void test_malformed(void **state)
     static const char router[] = "model.layers.0.mlp.gate.weight";
     moi_lm_config c = moit_lm_config();
     moi_lm *lm = moit_lm(&c, MOI_RECIPE_F32), *other = NULL;
-    moit_ok(moi_lm_save(lm, at("good"), MOI_F32));
+    moit_ok(moi_lm_save(lm, moit_path("good"), MOI_F32));
     refuse("rm config.json", MOI_ERR_IO, "config.json");
     refuse("rm model.safetensors", MOI_ERR_IO, "model.safetensors");
     refuse("echo '{' > config.json", MOI_ERR_FORMAT, "JSON");
@@ -196,15 +176,15 @@ static void test_malformed(void **state)
     refuse("truncate -s 4 model.safetensors", MOI_ERR_FORMAT, "model.safetensors");
     refuse(": > model.safetensors", MOI_ERR_FORMAT, "model.safetensors");
     rewrite_tensor(router, NULL, 0, 0);
-    moit_refused(moi_lm_load(&other, moit_ctx(0), at("bad"), NULL), MOI_ERR_FORMAT, "mlp.gate.weight is missing");
+    moit_refused(moi_lm_load(&other, moit_ctx(0), moit_path("bad"), NULL), MOI_ERR_FORMAT, "mlp.gate.weight is missing");
     rewrite_tensor(router, "model.layers.0.mlp.gate.bias", 0, 0);
-    moit_refused(moi_lm_load(&other, moit_ctx(0), at("bad"), NULL), MOI_ERR_FORMAT, "mlp.gate.weight is missing");
+    moit_refused(moi_lm_load(&other, moit_ctx(0), moit_path("bad"), NULL), MOI_ERR_FORMAT, "mlp.gate.weight is missing");
     rewrite_tensor(router, router, 0, 5);
-    moit_refused(moi_lm_load(&other, moit_ctx(0), at("bad"), NULL), MOI_ERR_FORMAT, "must be [4, 32]");
+    moit_refused(moi_lm_load(&other, moit_ctx(0), moit_path("bad"), NULL), MOI_ERR_FORMAT, "must be [4, 32]");
     rewrite_tensor(router, router, MOI_E4M3, 0);
-    moit_refused(moi_lm_load(&other, moit_ctx(0), at("bad"), NULL), MOI_ERR_FORMAT, "F8_E4M3");
+    moit_refused(moi_lm_load(&other, moit_ctx(0), moit_path("bad"), NULL), MOI_ERR_FORMAT, "F8_E4M3");
     rewrite_tensor(router, router, MOI_F16, 0);
-    moit_ok(moi_lm_load(&other, moit_ctx(0), at("bad"), NULL));
+    moit_ok(moi_lm_load(&other, moit_ctx(0), moit_path("bad"), NULL));
     moi_lm_free(other);
     moi_lm_free(lm);
 }
@@ -218,7 +198,7 @@ static void test_malformed_run(void **state)
     moi_trainer *t, *again;
     moit_ok(moi_trainer_create(&t, lm, &how));
     steps(t, 0, 1, NULL);
-    moit_ok(moi_trainer_save(t, at("gone")));
+    moit_ok(moi_trainer_save(t, moit_path("gone")));
     static const struct { const char *edit; moi_status status; const char *text; } cases[] = {
         { "rm trainer.json", MOI_ERR_IO, "trainer.json" },
         { "rm optimizer.safetensors", MOI_ERR_IO, "optimizer.safetensors" },
@@ -230,12 +210,12 @@ static void test_malformed_run(void **state)
         { "cp model.safetensors optimizer.safetensors", MOI_ERR_FORMAT, "exp_avg" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        shell("cd '%s' && rm -rf bad && cp -r gone bad && cd bad && %s", root, cases[i].edit);
-        moit_refused(moi_trainer_load(&again, &got, moit_ctx(0), at("bad"), NULL), cases[i].status, cases[i].text);
+        shell("cd '%s' && rm -rf bad && cp -r gone bad && cd bad && %s", moit_path("."), cases[i].edit);
+        moit_refused(moi_trainer_load(&again, &got, moit_ctx(0), moit_path("bad"), NULL), cases[i].status, cases[i].text);
         assert_true(!again && !got);
     }
-    moit_ok(moi_lm_save(lm, at("gone"), MOI_F32)); /* a model alone over a run: the run is refused, the model is fine */
-    moit_refused(moi_trainer_load(&again, &got, moit_ctx(0), at("gone"), NULL), MOI_ERR_FORMAT, "different saves");
+    moit_ok(moi_lm_save(lm, moit_path("gone"), MOI_F32)); /* a model alone over a run: the run is refused, the model is fine */
+    moit_refused(moi_trainer_load(&again, &got, moit_ctx(0), moit_path("gone"), NULL), MOI_ERR_FORMAT, "different saves");
     moi_trainer_free(t);
     moi_lm_free(lm);
 }
@@ -264,12 +244,14 @@ static void test_killed(void **state)
     (void)state;
     int64_t latest = 0;
     for (int round = 0; round < 25; round++) {
+        const char *folder = moit_path("killed");
         pid_t child = fork();
         if (child == 0) {
-            execl("/proc/self/exe", "test_checkpoint", "--save-forever", at("killed"), (char *)NULL);
+            execl("/proc/self/exe", "test_checkpoint", "--save-forever", folder, (char *)NULL);
             _exit(127);
         }
-        for (int wait = 0; access(at("killed/trainer.json"), F_OK) && access(at("killed/.commit"), F_OK) && wait < 20000; wait++) usleep(1000);
+        for (int wait = 0; wait < 20000 && access(moit_path("killed/trainer.json"), F_OK) && access(moit_path("killed/.commit"), F_OK); wait++)
+            usleep(1000);
         usleep((useconds_t)((round * 7919) % 30000 + round * 1000));
         int how, dead = waitpid(child, &how, WNOHANG);
         assert_int_equal(dead, 0); /* it must not have ended by itself */
@@ -277,8 +259,8 @@ static void test_killed(void **state)
         waitpid(child, &how, 0);
         moi_trainer *t;
         moi_lm *lm, *model;
-        moit_ok(moi_lm_load(&model, moit_ctx(0), at("killed"), NULL));
-        moit_ok(moi_trainer_load(&t, &lm, moit_ctx(0), at("killed"), NULL));
+        moit_ok(moi_lm_load(&model, moit_ctx(0), moit_path("killed"), NULL));
+        moit_ok(moi_trainer_load(&t, &lm, moit_ctx(0), moit_path("killed"), NULL));
         for (int64_t i = 0; i < lm->params.count; i++) {
             const int64_t o = lm->params.items[i].offset, last = o + moii_param_elements(&lm->params.items[i]) - 1;
             assert_true(lm->weights[o] == (float)t->done && lm->weights[last] == (float)t->done);
@@ -292,8 +274,8 @@ static void test_killed(void **state)
     assert_true(latest > 0);
     moi_lm_config c = moit_lm_config();
     moi_lm *lm = moit_lm(&c, MOI_RECIPE_F32); /* the next save clears away what the dead left */
-    moit_ok(moi_lm_save(lm, at("killed"), MOI_F32));
-    shell("test -z \"$(ls -A '%s' | grep -E 'next|part|commit')\"", at("killed"));
+    moit_ok(moi_lm_save(lm, moit_path("killed"), MOI_F32));
+    shell("test -z \"$(ls -A '%s' | grep -E 'next|part|commit')\"", moit_path("killed"));
     moi_lm_free(lm);
 }
 
@@ -308,20 +290,20 @@ static void test_half_committed(void **state)
     moi_trainer *t, *again;
     moit_ok(moi_trainer_create(&t, lm, &how));
     steps(t, 0, 1, NULL);
-    moit_ok(moi_trainer_save(t, at("old")));
+    moit_ok(moi_trainer_save(t, moit_path("old")));
     steps(t, 1, 2, NULL);
-    moit_ok(moi_trainer_save(t, at("new")));
+    moit_ok(moi_trainer_save(t, moit_path("new")));
     for (int renamed = -1; renamed <= 4; renamed++) { /* -1: the marker is not there yet */
-        shell("cd '%s' && rm -rf mid && cp -r old mid", root);
-        for (int i = 0; i < 4; i++) shell("cd '%s' && cp new/%s mid/%s%s", root, names[i], names[i], i < renamed ? "" : ".next");
-        if (renamed >= 0) shell("touch '%s/mid/.commit'", root);
+        shell("cd '%s' && rm -rf mid && cp -r old mid", moit_path("."));
+        for (int i = 0; i < 4; i++) shell("cd '%s' && cp new/%s mid/%s%s", moit_path("."), names[i], names[i], i < renamed ? "" : ".next");
+        if (renamed >= 0) shell("touch '%s'", moit_path("mid/.commit"));
         for (int repeat = 0; repeat < 2; repeat++) {
-            moit_ok(moi_trainer_load(&again, &got, moit_ctx(0), at("mid"), NULL));
+            moit_ok(moi_trainer_load(&again, &got, moit_ctx(0), moit_path("mid"), NULL));
             assert_int_equal(again->done, renamed < 0 ? 1 : 2);
-            if (repeat == 0) moit_ok(moi_trainer_save(again, at("mid")));
+            if (repeat == 0) moit_ok(moi_trainer_save(again, moit_path("mid")));
             moi_trainer_free(again), moi_lm_free(got);
         }
-        shell("test $(ls -A '%s/mid' | wc -l) = 4", root);
+        shell("test $(ls -A '%s' | wc -l) = 4", moit_path("mid"));
     }
     moi_trainer_free(t);
     moi_lm_free(lm);
@@ -334,5 +316,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_resume), cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_malformed_run), cmocka_unit_test(test_half_committed), cmocka_unit_test(test_killed),
     };
-    return cmocka_run_group_tests_name("checkpoint", tests, setup, teardown);
+    return cmocka_run_group_tests_name("checkpoint", tests, NULL, moit_remove_folder);
 }

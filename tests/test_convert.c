@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "moiety_lm.h"
@@ -273,22 +272,11 @@ static void test_refusals(void **state)
     unlink(in), unlink(out);
 }
 
-static int64_t peak_bytes(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (int64_t)u.ru_maxrss * 1024;
-}
-
 /* A pass over a file far larger than what it may cost: converting it, and reading it through the mapping. */
 static void test_memory_is_bounded(void **state)
 {
     (void)state;
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    skip(); /* it keeps a shadow of what is touched */
-#endif
-#endif
+    if (moit_shadowed()) skip();
     enum { ALLOWED = 32 << 20, LARGE = 192 << 20, LINEAR = 48 << 20 };
     static const char header[] = "{\"embed\":{\"dtype\":\"BF16\",\"shape\":[98304,1024],\"data_offsets\":[0,201326592]},"
                                  "\"a.q_proj.weight\":{\"dtype\":\"F32\",\"shape\":[12288,1024],\"data_offsets\":[201326592,251658240]}}";
@@ -298,13 +286,13 @@ static void test_memory_is_bounded(void **state)
     moit_write_file(in, head, 8 + (int64_t)strlen(header));
     assert_int_equal(truncate(in, 8 + (off_t)strlen(header) + LARGE + LINEAR), 0);
     moit_ctx(0);
-    int64_t before = peak_bytes();
+    int64_t before = moit_peak_bytes();
     moit_ok(convert(in, out, MOI_FILE_MXFP4));
-    assert_in_range(peak_bytes() - before, 0, ALLOWED);
+    assert_in_range(moit_peak_bytes() - before, 0, ALLOWED);
     moi_st *f;
     moi_tensor t;
     unsigned int sum = 0;
-    before = peak_bytes();
+    before = moit_peak_bytes();
     moit_ok(moi_st_open(&f, in));
     moit_ok(moi_st_get(f, 0, &t));
     for (int64_t at = 0; at < LARGE; at += 1 << 20) {
@@ -315,7 +303,7 @@ static void test_memory_is_bounded(void **state)
         moi_st_forget(f, &part);
     }
     assert_int_equal(sum, 0);
-    assert_in_range(peak_bytes() - before, 0, ALLOWED);
+    assert_in_range(moit_peak_bytes() - before, 0, ALLOWED);
     moi_st_close(f);
     unlink(in), unlink(out);
 }

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -439,22 +438,11 @@ static void test_resume_from_states(void **state)
     assert_false(has_file(moit_path("out"), "config.json"));
 }
 
-static int64_t peak_bytes(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (int64_t)u.ru_maxrss * 1024;
-}
-
 /* A folder of 0.2 GB (of holes) in two files must not cost more than a few buffers and its headers. */
 static void test_memory_is_bounded(void **state)
 {
     (void)state;
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    skip(); /* it keeps a shadow of what is touched */
-#endif
-#endif
+    if (moit_shadowed()) skip();
     enum { ALLOWED = 32 << 20 };
     static const struct { const char *name, *header; int64_t bytes; } files[] = {
         { "model-00001-of-00002.safetensors",
@@ -479,9 +467,9 @@ static void test_memory_is_bounded(void **state)
         assert_int_equal(truncate(path, 8 + (off_t)strlen(files[i].header) + files[i].bytes), 0);
     }
     moit_ctx(0);
-    int64_t before = peak_bytes();
+    int64_t before = moit_peak_bytes();
     moit_ok(run("in", "out", MOI_FILE_MXFP8, NULL));
-    assert_in_range(peak_bytes() - before, 0, ALLOWED);
+    assert_in_range(moit_peak_bytes() - before, 0, ALLOWED);
     moit_remove_tree("in");
     moit_remove_tree("out");
 }

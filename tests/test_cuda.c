@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_cuda.c: what of the CUDA back end needs no GPU: the folders of compiled kernels, damaged, raced for and missing; compiling; what a
  * compiled kernel uses.  Without NVRTC the tests that compile count as skipped. */
-#define _XOPEN_SOURCE 700 /* nftw */
 #include "support.h"
 
 #include <dirent.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -14,20 +12,7 @@
 
 #include "../src/cuda/cache.h"
 #include "../src/cuda/jit.h"
-
-static char home[64] = "/tmp/moiety-test-XXXXXX"; /* made by main */
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *where)
-{
-    (void)st, (void)kind, (void)where;
-    return remove(path);
-}
-
-static int remove_home(void **state)
-{
-    (void)state;
-    return nftw(home, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
+#include "support_files.h"
 
 static bool can_compile(void)
 {
@@ -54,10 +39,10 @@ static void first_in(const char *folder, char path[2048])
 static void test_cache_damage(void **state)
 {
     (void)state;
-    char folder[1024], path[1100];
+    char path[1100];
     unsigned char data[300], *got;
     size_t bytes;
-    snprintf(folder, sizeof folder, "%s/a/b", home);
+    const char *folder = moit_path("a/b");
     for (int i = 0; i < 300; i++) data[i] = (unsigned char)(7 * i);
     assert_false(moii_cache_read(folder, "x", &got, &bytes));
     assert_true(moii_cache_write(folder, "x", data, sizeof data));
@@ -98,9 +83,8 @@ static void test_cache_race(void **state)
 {
     (void)state;
     enum { SIZE = 40000, ROUNDS = 150 };
-    char folder[1024];
     static unsigned char data[SIZE];
-    snprintf(folder, sizeof folder, "%s/race", home);
+    const char *folder = moit_path("race");
     memset(data, 1, SIZE);
     assert_true(moii_cache_write(folder, "x", data, SIZE));
     pid_t child = fork();
@@ -156,8 +140,8 @@ static void test_compile(void **state)
     const moii_kernel *k = moii_kernel_at(0);
     assert_non_null(k);
     if (!can_compile()) skip();
-    char folder[1024], path[2048];
-    snprintf(folder, sizeof folder, "%s/kernels", home);
+    char path[2048];
+    const char *folder = moit_path("kernels");
     setenv("MOI_CACHE", folder, 1);
     moii_jit_job job = job_for(k, "sm_90a");
     moit_ok(get(&job));
@@ -193,11 +177,10 @@ static void test_several(void **state)
 {
     (void)state;
     const moii_kernel *k = moii_kernel_at(0);
-    char folder[1024];
     moii_jit jit;
     moii_jit_job jobs[4];
     if (!can_compile()) skip();
-    snprintf(folder, sizeof folder, "%s/several", home);
+    const char *folder = moit_path("several");
     setenv("MOI_CACHE", folder, 1);
     for (int i = 0; i < 4; i++) {
         jobs[i] = job_for(k, "sm_90a");
@@ -219,9 +202,8 @@ static void test_no_compiler(void **state)
 {
     (void)state;
     if (!can_compile()) skip();
-    char folder[1024], empty[1024];
-    snprintf(folder, sizeof folder, "%s/shipped", home);
-    snprintf(empty, sizeof empty, "%s/empty", home);
+    const char *folder = moit_path("shipped");
+    const char *empty = moit_path("empty");
     setenv("MOI_CACHE", folder, 1);
     moii_jit_job job = job_for(moii_kernel_at(0), "sm_90a");
     moit_ok(get(&job));
@@ -294,15 +276,12 @@ static void test_cubin_damage(void **state)
 
 int main(void)
 {
-    char cache[1024];
-    if (!mkdtemp(home)) return 1;
-    snprintf(cache, sizeof cache, "%s/cache", home);
-    setenv("MOI_CACHE", cache, 1);
+    setenv("MOI_CACHE", moit_path("cache"), 1);
     unsetenv("MOI_KERNELS");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cache_damage), cmocka_unit_test(test_cache_race), cmocka_unit_test(test_archs), cmocka_unit_test(test_texts),
         cmocka_unit_test(test_compile), cmocka_unit_test(test_several), cmocka_unit_test(test_no_compiler),
         cmocka_unit_test(test_cubin_damage),
     };
-    return cmocka_run_group_tests(tests, NULL, remove_home);
+    return cmocka_run_group_tests(tests, NULL, moit_remove_folder);
 }

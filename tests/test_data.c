@@ -7,37 +7,12 @@
 
 #include "moiety_lm.h"
 #include "support.h"
-
-static char folder[64];
-
-static int setup(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/moit-data-XXXXXX");
-    return mkdtemp(folder) == NULL;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
-
-static const char *at(const char *name)
-{
-    static char path[4][256];
-    static int turn;
-    turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
-    return path[turn];
-}
+#include "support_files.h"
 
 /* A file whose byte i is (first + i) / 128 % 256 for odd i and i % 128 for even ones: a window tells where it came from. */
 static void write_file(const char *name, int64_t first, int64_t bytes)
 {
-    FILE *f = fopen(at(name), "wb");
+    FILE *f = fopen(moit_path(name), "wb");
     assert_non_null(f);
     for (int64_t i = first; i < first + bytes; i++) fputc((int)(i & 1 ? i / 128 % 256 : i % 128), f);
     fclose(f);
@@ -61,19 +36,19 @@ static void test_windows(void **state)
 {
     (void)state;
     enum { BYTES = 30000, EVERY = 10, BATCH = 64, SEQ = 31 };
-    mkdir(at("many"), 0755);
-    mkdir(at("many/inner"), 0755);
+    mkdir(moit_path("many"), 0755);
+    mkdir(moit_path("many/inner"), 0755);
     write_file("many/a", 0, 1);
     write_file("many/b", 1, 12345);
     write_file("many/empty", 0, 0);
     write_file("many/inner/c", 12346, BYTES - 12346);
-    assert_int_equal(symlink(at("many"), at("many/loop")), 0);
-    assert_int_equal(symlink("nowhere", at("many/broken")), 0);
-    assert_int_equal(mkfifo(at("many/fifo"), 0600), 0);
+    assert_int_equal(symlink(moit_path("many"), moit_path("many/loop")), 0);
+    assert_int_equal(symlink("nowhere", moit_path("many/broken")), 0);
+    assert_int_equal(mkfifo(moit_path("many/fifo"), 0600), 0);
     moi_data_options options = MOI_DATA_OPTIONS_INIT;
     options.validation_every = EVERY;
     moi_data *data;
-    moit_ok(moi_data_open(&data, at("many"), &options));
+    moit_ok(moi_data_open(&data, moit_path("many"), &options));
     assert_int_equal(moi_data_bytes(data, false), BYTES / EVERY * (EVERY - 1));
     assert_int_equal(moi_data_bytes(data, true), BYTES / EVERY);
     int32_t rows[BATCH * (SEQ + 1)], again[BATCH * (SEQ + 1)];
@@ -108,7 +83,7 @@ static void test_chunks(void **state) /* many chunks: validation rows come from 
 {
     (void)state;
     enum { CHUNK = 65536, CHUNKS = 34 };
-    FILE *f = fopen(at("chunks"), "wb");
+    FILE *f = fopen(moit_path("chunks"), "wb");
     for (int c = 0; c < CHUNKS; c++)
         for (int i = 0; i < CHUNK; i++) fputc(c, f);
     fputc(99, f);
@@ -116,7 +91,7 @@ static void test_chunks(void **state) /* many chunks: validation rows come from 
     moi_data_options options = MOI_DATA_OPTIONS_INIT;
     options.validation_every = 2;
     moi_data *data;
-    moit_ok(moi_data_open(&data, at("chunks"), &options));
+    moit_ok(moi_data_open(&data, moit_path("chunks"), &options));
     assert_int_equal(moi_data_bytes(data, true), CHUNK * CHUNKS / 2);
     assert_int_equal(moi_data_bytes(data, false), CHUNK * CHUNKS / 2 + 1);
     int32_t rows[CHUNKS / 2 * 9];
@@ -134,18 +109,18 @@ static void test_chunks(void **state) /* many chunks: validation rows come from 
 static void test_suffix(void **state)
 {
     (void)state;
-    mkdir(at("mixed"), 0755);
+    mkdir(moit_path("mixed"), 0755);
     write_file("mixed/a.h", 0, 500);
     write_file("mixed/b.c", 0, 700);
     write_file("mixed/h", 0, 700);
     moi_data_options options = MOI_DATA_OPTIONS_INIT;
     options.suffix = ".h";
     moi_data *data;
-    moit_ok(moi_data_open(&data, at("mixed"), &options));
+    moit_ok(moi_data_open(&data, moit_path("mixed"), &options));
     assert_int_equal(moi_data_bytes(data, false) + moi_data_bytes(data, true), 500);
     moi_data_close(data);
     options.suffix = ".xyz";
-    moit_refused(moi_data_open(&data, at("mixed"), &options), MOI_ERR_FORMAT, ".xyz");
+    moit_refused(moi_data_open(&data, moit_path("mixed"), &options), MOI_ERR_FORMAT, ".xyz");
     assert_null(data);
     moi_data_close(NULL);
 }
@@ -158,15 +133,15 @@ static void test_refusals(void **state)
     write_file("empty", 0, 0);
     write_file("tiny", 0, 39);
     write_file("small", 0, 1000);
-    moit_refused(moi_data_open(&data, at("missing"), NULL), MOI_ERR_IO, "missing");
-    moit_refused(moi_data_open(&data, at("empty"), NULL), MOI_ERR_FORMAT, "nothing to read");
-    moit_refused(moi_data_open(&data, at("tiny"), NULL), MOI_ERR_FORMAT, "at least 40");
+    moit_refused(moi_data_open(&data, moit_path("missing"), NULL), MOI_ERR_IO, "missing");
+    moit_refused(moi_data_open(&data, moit_path("empty"), NULL), MOI_ERR_FORMAT, "nothing to read");
+    moit_refused(moi_data_open(&data, moit_path("tiny"), NULL), MOI_ERR_FORMAT, "at least 40");
     moit_refused(moi_data_open(&data, "/dev/null", NULL), MOI_ERR_IO, "neither");
     moit_refused(moi_data_open(&data, NULL, NULL), MOI_ERR_ARG, "path");
     moi_data_options options = MOI_DATA_OPTIONS_INIT;
     options.validation_every = 1;
-    moit_refused(moi_data_open(&data, at("small"), &options), MOI_ERR_ARG, "validation_every");
-    moit_ok(moi_data_open(&data, at("small"), NULL));
+    moit_refused(moi_data_open(&data, moit_path("small"), &options), MOI_ERR_ARG, "validation_every");
+    moit_ok(moi_data_open(&data, moit_path("small"), NULL));
     moit_refused(moi_data_batch(data, 1, 0, 2, 950, rows), MOI_ERR_SHAPE, "951");
     moit_refused(moi_data_validation(data, 0, 2, 50, rows), MOI_ERR_SHAPE, "50");
     moit_refused(moi_data_batch(data, 1, -1, 2, 8, rows), MOI_ERR_ARG, "-1");
@@ -175,7 +150,7 @@ static void test_refusals(void **state)
     moit_ok(moi_data_batch(data, 1, 0, 0, 8, NULL));
     moit_ok(moi_data_batch(data, 1, 0, 4, 949, rows));
     moit_ok(moi_data_validation(data, 0, 2, 49, rows));
-    assert_int_equal(truncate(at("small"), 10), 0);
+    assert_int_equal(truncate(moit_path("small"), 10), 0);
     moit_refused(moi_data_batch(data, 1, 0, 4, 949, rows), MOI_ERR_IO, "shorter");
     moi_data_close(data);
 }
@@ -185,5 +160,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows), cmocka_unit_test(test_chunks), cmocka_unit_test(test_suffix), cmocka_unit_test(test_refusals),
     };
-    return cmocka_run_group_tests_name("data", tests, setup, teardown);
+    return cmocka_run_group_tests_name("data", tests, NULL, moit_remove_folder);
 }

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "moiety_lm.h"
-#include "support.h"
+#include "support_lm.h"
 
 enum { STEPS = 64, SIGMAS = 6 };
 
@@ -48,15 +47,6 @@ static golden open_golden(const char *folder)
     g.count = g.prompt.shape[0], g.vocab = g.exact.shape[1];
     assert_true(g.exact.shape[0] == g.count && g.sigma.elements == g.exact.elements && g.greedy.shape[0] == STEPS);
     return g;
-}
-
-static moi_lm *open_model(const char *folder, moi_recipe recipe)
-{
-    moi_lm *lm;
-    moi_lm_options o = MOI_LM_OPTIONS_INIT;
-    o.recipe = recipe;
-    moit_ok(moi_lm_open(&lm, moit_ctx(0), folder, &o));
-    return lm;
 }
 
 /* The largest error in standard deviations, over rows first.. of the golden logits. */
@@ -122,7 +112,7 @@ static void check_model(const char *name)
     char folder[600];
     snprintf(folder, sizeof folder, "%.500s/%.90s", root, name);
     golden g = open_golden(folder);
-    moi_lm *half = open_model(folder, MOI_RECIPE_BF16), *single = open_model(folder, MOI_RECIPE_F32);
+    moi_lm *half = moit_open(folder, MOI_RECIPE_BF16), *single = moit_open(folder, MOI_RECIPE_F32);
     const double of_half = run(half, &g), of_single = run(single, &g);
     print_message("%s: BF16 %.2f deviations off, FP32 %.2g\n", name, of_half, of_single);
     assert_true(of_half <= SIGMAS && of_single <= 0x1p-8);

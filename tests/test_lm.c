@@ -6,22 +6,7 @@
 #include "../src/lm/trainer.h"
 #include "support_lm.h"
 
-typedef struct variant { int64_t heads, kv_heads; bool tied, dense_first, renormalize; int64_t step, experts, top_k; } variant;
-static const variant variants[] = {
-    { 4, 2, true, true, true, 1, 4, 2 }, { 2, 2, false, false, true, 1, 4, 2 }, { 4, 1, false, true, false, 1, 4, 3 },
-    { 3, 1, true, false, true, 2, 4, 1 }, { 2, 1, false, false, true, 1, 1, 1 }, { 2, 1, true, false, true, 1, 0, 0 },
-};
-enum { VARIANTS = sizeof variants / sizeof *variants, BATCH = 2, SEQ = 7, ROWS = BATCH * SEQ };
-
-static moi_lm_config config_of(const variant *v)
-{
-    moi_lm_config c = moit_lm_config();
-    c.num_attention_heads = v->heads, c.num_key_value_heads = v->kv_heads;
-    c.tie_word_embeddings = v->tied, c.norm_topk_prob = v->renormalize;
-    c.num_experts = v->experts, c.num_experts_per_tok = v->top_k, c.decoder_sparse_step = v->step;
-    c.mlp_only[0] = v->dense_first;
-    return c;
-}
+enum { BATCH = 2, SEQ = 7, ROWS = BATCH * SEQ };
 
 /* The reference asks mlp_only alone. */
 static moi_lm *reference_view(moi_lm *lm)
@@ -31,22 +16,13 @@ static moi_lm *reference_view(moi_lm *lm)
     return lm;
 }
 
-static void roughen_norms(moi_lm *lm) /* gains of exactly 1 would hide a gain that is applied twice or not at all */
-{
-    moit_rng rng = moit_seed("norms", 1);
-    for (int64_t i = 0; i < lm->params.count; i++)
-        for (int64_t r = 0; lm->params.items[i].cols == 0 && r < lm->params.items[i].rows; r++)
-            lm->weights[lm->params.items[i].offset + r] += 0.2f * moit_normal(&rng);
-    lm->version++;
-}
-
 static void test_forward(void **state)
 {
     (void)state;
-    for (int i = 0; i < VARIANTS; i++) {
-        moi_lm_config c = config_of(&variants[i]);
+    for (int i = 0; i < MOIT_VARIANTS; i++) {
+        moi_lm_config c = moit_variant(i);
         moi_lm *lm = moit_lm(&c, MOI_RECIPE_F32);
-        roughen_norms(lm);
+        moit_roughen_norms(lm);
         int32_t tokens[BATCH * (SEQ + 1)];
         moit_tokens(tokens, BATCH * (SEQ + 1), c.vocab_size, 1);
         float *logits = moit_alloc(ROWS * c.vocab_size * 4);
@@ -70,10 +46,10 @@ static void test_forward(void **state)
 static void test_gradients(void **state)
 {
     (void)state;
-    for (int i = 0; i < VARIANTS; i++) {
-        moi_lm_config c = config_of(&variants[i]);
+    for (int i = 0; i < MOIT_VARIANTS; i++) {
+        moi_lm_config c = moit_variant(i);
         moi_lm *lm = moit_lm(&c, MOI_RECIPE_F32);
-        roughen_norms(lm);
+        moit_roughen_norms(lm);
         moi_train_config how = MOI_TRAIN_CONFIG_INIT;
         how.batch = BATCH, how.seq = SEQ, how.lr = how.min_lr = 0, how.clip_norm = 0;
         moi_trainer *trainer;

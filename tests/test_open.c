@@ -8,40 +8,12 @@
 #include "support_files.h"
 #include "support_lm.h"
 
-typedef struct variant { int64_t heads, kv_heads; bool tied, dense_first, renormalize; int64_t step, experts, top_k; } variant;
-static const variant variants[] = {
-    { 4, 2, true, true, true, 1, 4, 2 }, { 2, 2, false, false, true, 1, 4, 2 }, { 4, 1, false, true, false, 1, 4, 3 },
-    { 3, 1, true, false, true, 2, 4, 1 }, { 2, 1, false, false, true, 1, 1, 1 }, { 2, 1, true, false, true, 1, 0, 0 },
-};
-enum { VARIANTS = sizeof variants / sizeof *variants, BATCH = 2, SEQ = 19, ROWS = BATCH * SEQ };
-
-static moi_lm_config config_of(const variant *v)
-{
-    moi_lm_config c = moit_lm_config();
-    c.num_attention_heads = v->heads, c.num_key_value_heads = v->kv_heads;
-    c.tie_word_embeddings = v->tied, c.norm_topk_prob = v->renormalize;
-    c.num_experts = v->experts, c.num_experts_per_tok = v->top_k, c.decoder_sparse_step = v->step;
-    c.mlp_only[0] = v->dense_first;
-    return c;
-}
+enum { BATCH = 2, SEQ = 19, ROWS = BATCH * SEQ };
 
 static moi_lm *masters(const moi_lm_config *c)
 {
     moi_lm *lm = moit_lm(c, MOI_RECIPE_F32);
-    moit_rng rng = moit_seed("norms", 1);
-    for (int64_t i = 0; i < lm->params.count; i++)
-        for (int64_t r = 0; lm->params.items[i].cols == 0 && r < lm->params.items[i].rows; r++)
-            lm->weights[lm->params.items[i].offset + r] += 0.2f * moit_normal(&rng);
-    lm->version++;
-    return lm;
-}
-
-static moi_lm *open_model(const char *folder, moi_recipe recipe)
-{
-    moi_lm *lm;
-    moi_lm_options o = MOI_LM_OPTIONS_INIT;
-    o.recipe = recipe;
-    moit_ok(moi_lm_open(&lm, moit_ctx(0), folder, &o));
+    moit_roughen_norms(lm);
     return lm;
 }
 
@@ -51,12 +23,12 @@ static void test_logits(void **state)
 {
     (void)state;
     static const int64_t pieces[] = { 1, 1, 7, 1, 8, 1 };
-    for (int i = 0; i < VARIANTS; i++) {
-        const moi_lm_config c = config_of(&variants[i]);
+    for (int i = 0; i < MOIT_VARIANTS; i++) {
+        const moi_lm_config c = moit_variant(i);
         const char *folder = moit_path("model");
         moi_lm *lm = masters(&c);
         moit_ok(moi_lm_save(lm, folder, MOI_F32));
-        moi_lm *mapped = open_model(folder, MOI_RECIPE_F32);
+        moi_lm *mapped = moit_open(folder, MOI_RECIPE_F32);
         assert_int_equal(moi_lm_parameters(mapped, false), moi_lm_parameters(lm, false));
         assert_int_equal(moi_lm_parameters(mapped, true), moi_lm_parameters(lm, true));
         int32_t tokens[BATCH * (SEQ + 1)];
@@ -99,7 +71,7 @@ static void test_refusals(void **state)
     moit_refused(moi_lm_open(&mapped, moit_ctx(0), folder, &o), MOI_ERR_UNSUPPORTED, "moi_lm_load");
     moit_refused(moi_lm_open(&mapped, moit_ctx(0), moit_path("nowhere"), NULL), MOI_ERR_IO, "nowhere");
     moit_refused(moi_lm_open(NULL, moit_ctx(0), folder, NULL), MOI_ERR_ARG, "out is NULL");
-    mapped = open_model(folder, MOI_RECIPE_BF16);
+    mapped = moit_open(folder, MOI_RECIPE_BF16);
     moi_trainer *t;
     moit_refused(moi_trainer_create(&t, mapped, NULL), MOI_ERR_UNSUPPORTED, "moi_lm_load");
     moit_refused(moi_lm_save(mapped, moit_path("copy"), MOI_F32), MOI_ERR_UNSUPPORTED, "moi_lm_load");

@@ -44,15 +44,6 @@ static moi_lm_config config_of(int i, const moit_hub *hub)
     return c;
 }
 
-static moi_lm *open_model(const char *folder, moi_recipe recipe)
-{
-    moi_lm *lm;
-    moi_lm_options o = MOI_LM_OPTIONS_INIT;
-    o.recipe = recipe;
-    moit_ok(moi_lm_open(&lm, moit_ctx(0), folder, &o));
-    return lm;
-}
-
 /* Logits of the whole, of single tokens and of pieces that go through experts together, against the exact ones. */
 static double worst_of(moi_lm *lm, const int32_t *tokens, const moit_exact *exact, int64_t *rows)
 {
@@ -88,7 +79,7 @@ static void test_logits(void **state)
             moit_hub_write(lm, moit_path("model"), &hubs[i]);
             moit_tokens(tokens, BATCH * (SEQ + 1), c.vocab_size, 1);
             moit_exact exact = moit_exact_logits(lm, tokens, BATCH, SEQ, half);
-            moi_lm *mapped = open_model(moit_path("model"), half ? MOI_RECIPE_BF16 : MOI_RECIPE_F32);
+            moi_lm *mapped = moit_open(moit_path("model"), half ? MOI_RECIPE_BF16 : MOI_RECIPE_F32);
             const double worst = worst_of(mapped, tokens, &exact, &rows);
             print_message("%s, activations %s: %.2f sigma (about %.2g), in %d rows\n", moit_hub_name(&hubs[i]), half ? "bf16" : "f32", worst,
                           exact.sigma[0], (int)rows);

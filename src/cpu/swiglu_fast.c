@@ -1,58 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  * swiglu_fast.c: rows spread over threads, each computed by the SIMD body in pieces that stay in the first cache; then the
- * best quantiser row reads the result while it is in cache.  Nothing but that quantiser knows scales, so the quantised
- * results are those of moi_quantize_run. */
+ * best quantiser row reads the result while it is in cache. */
 #include <stdlib.h>
 
 #include "cpu.h"
 #include "isa.h"
 #include "scales.h"
+#include "then_quantize.h"
 
 enum { PIECE = 512 }; /* columns at a time */
 
-typedef struct state { moi_plan *quantize[2]; } state; /* forward, backward */
-
 static void unplan(moi_plan *plan)
 {
-    state *s = plan->state;
-    for (int i = 0; i < 2; i++) moi_plan_free(s->quantize[i]);
-    free(s);
-}
-
-static int64_t plain_bytes(const moi_swiglu_desc *d)
-{
-    return moii_round_up(d->max_rows * moi_row_bytes(d->out, 2 * d->width), MOII_WORKSPACE_ALIGN);
+    moii_then_quantize_free(plan->state);
+    free(plan->state);
 }
 
 static moi_status plan_(moi_plan *plan)
 {
-    const moi_swiglu_desc *d = &plan->desc.swiglu;
-    if (!d->want) return MOI_OK;
-    state *s = calloc(1, sizeof *s);
-    MOII_REQUIRE(s, MOI_ERR_NOMEM, "swiglu plan: no memory");
-    plan->state = s;
+    moii_then_quantize *q = calloc(1, sizeof *q);
+    MOII_REQUIRE(q, MOI_ERR_NOMEM, "swiglu plan: no memory");
+    plan->state = q;
     plan->unplan = unplan;
-    int64_t most = 0;
-    for (int i = 0; i < 2; i++) {
-        moi_quantize_desc q = { .size = sizeof q, .in = d->out, .rowwise = d->rowwise, .colwise = d->colwise, .want = d->want,
-                                .max_rows = d->max_rows, .cols = (i + 1) * d->width, .batch = 1, .groups = d->groups };
-        uint32_t recipes = (d->want & MOI_WANT_ROWWISE ? MOII_RECIPE_BIT(d->rowwise.recipe) : 0) |
-                           (d->want & MOI_WANT_COLWISE ? MOII_RECIPE_BIT(d->colwise.recipe) : 0);
-        MOII_TRY(moii_plan_make(&s->quantize[i], plan->ctx, MOII_OP_QUANTIZE, &q, sizeof q, NULL, recipes));
-        most = moii_max(most, s->quantize[i]->workspace_bytes);
-    }
-    plan->workspace_bytes = plain_bytes(d) + most;
-    return MOI_OK;
-}
-
-static moi_status quantize(const moi_plan *plan, const moi_swiglu_args *a, const void *plain, void *workspace, int backward)
-{
-    const moi_swiglu_desc *d = &plan->desc.swiglu;
-    if (!d->want) return MOI_OK;
-    const moi_plan *q = ((const state *)plan->state)->quantize[backward];
-    moi_quantize_args qa = { .size = sizeof qa, .rows = a->rows, .in = { plain, NULL, 0 }, .rowwise = a->rowwise,
-                             .colwise = a->colwise, .offsets = a->offsets };
-    return q->impl->run(q, &qa, (char *)workspace + plain_bytes(d), NULL);
+    return moii_then_quantize_plan(q, plan);
 }
 
 /* n values from column c of a row of gate_up, as FP32: in place where they are, else copied into `to`. */
@@ -100,7 +70,6 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const moii_isa *isa = moii_cpu_isa(plan->ctx);
     int64_t f = d->width;
     void *plain = a->plain ? a->plain : workspace;
-    (void)stream;
 #pragma omp parallel for num_threads(plan->ctx->threads) schedule(static)
     for (int64_t r = 0; r < a->rows; r++) {
         float gate[PIECE], up[PIECE], act[PIECE];
@@ -111,7 +80,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
             output_done(d, plain, r * f + c, n, to);
         }
     }
-    return quantize(plan, a, plain, workspace, 0);
+    return moii_then_quantize_run(plan->state, plan, a, plain, workspace, false, stream);
 }
 
 static moi_status run_backward(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -121,7 +90,6 @@ static moi_status run_backward(const moi_plan *plan, const void *args, void *wor
     const moii_isa *isa = moii_cpu_isa(plan->ctx);
     int64_t f = d->width;
     void *plain = a->plain ? a->plain : workspace;
-    (void)stream;
 #pragma omp parallel for num_threads(plan->ctx->threads) schedule(static)
     for (int64_t r = 0; r < a->rows; r++) {
         float gate[PIECE], up[PIECE], d_act[PIECE], d_gate[PIECE], d_up[PIECE];
@@ -134,7 +102,7 @@ static moi_status run_backward(const moi_plan *plan, const void *args, void *wor
             output_done(d, plain, at + f, n, to_up);
         }
     }
-    return quantize(plan, a, plain, workspace, 1);
+    return moii_then_quantize_run(plan->state, plan, a, plain, workspace, true, stream);
 }
 
 const moii_impl moii_impl_swiglu_fast = {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * dequantize_plain.c: launches dequantize_plain.cu. */
-#include <stdlib.h>
-
 #include "format.h"
 #include "gpu.h"
 #include "kernels/dequantize_plain_args.h"
@@ -17,17 +15,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
-static void unplan(moi_plan *plan) { free(plan->state); }
-
-static moi_status plan_it(moi_plan *plan)
-{
-    moii_gpu_kernel *k = calloc(1, sizeof *k);
-    MOII_REQUIRE(k, MOI_ERR_NOMEM, "dequantize plan: no memory");
-    plan->state = k;
-    plan->unplan = unplan;
-    k->kernel = &kernel;
-    return moii_gpu_prepare(plan->ctx, k, 1);
-}
+static moi_status plan_it(moi_plan *plan) { return moii_gpu_plan_one(plan, &kernel); }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
 {

@@ -138,6 +138,18 @@ moi_status moii_gpu_prepare(moi_ctx *ctx, moii_gpu_kernel *kernels, int count)
     return status;
 }
 
+static void unplan_one(moi_plan *plan) { free(plan->state); }
+
+moi_status moii_gpu_plan_one(moi_plan *plan, const moii_kernel *kernel)
+{
+    moii_gpu_kernel *k = calloc(1, sizeof *k);
+    MOII_REQUIRE(k, MOI_ERR_NOMEM, "%s plan: no memory", moii_op_name(plan->op));
+    plan->state = k;
+    plan->unplan = unplan_one;
+    k->kernel = kernel;
+    return moii_gpu_prepare(plan->ctx, k, 1);
+}
+
 void moii_gpu_unload(moii_gpu *gpu)
 {
     while (gpu->modules) {

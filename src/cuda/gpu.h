@@ -45,6 +45,8 @@ typedef struct moii_gpu_kernel {
 
 /* Compiles what no folder has, on several threads, and loads it; each kernel once per context. */
 moi_status moii_gpu_prepare(moi_ctx *ctx, moii_gpu_kernel *kernels, int count);
+/* For a row of one kernel without defines: plans it, which makes the kernel plan->state. */
+moi_status moii_gpu_plan_one(moi_plan *plan, const moii_kernel *kernel);
 void moii_gpu_unload(moii_gpu *gpu);
 /* For a row's `supports`: whether the kernel is written for the context's device. */
 bool moii_gpu_fits(const moi_ctx *ctx, const moii_kernel *kernel, const char **why);

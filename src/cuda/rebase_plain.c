@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rebase_plain.c: launches rebase_plain.cu, before it a single thread that zeroes the largest shift. */
-#include <stdlib.h>
-
 #include "format.h"
 #include "gpu.h"
 #include "kernels/rebase_plain_args.h"
@@ -16,17 +14,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
-static void unplan(moi_plan *plan) { free(plan->state); }
-
-static moi_status plan_it(moi_plan *plan)
-{
-    moii_gpu_kernel *k = calloc(1, sizeof *k);
-    MOII_REQUIRE(k, MOI_ERR_NOMEM, "rebase plan: no memory");
-    plan->state = k;
-    plan->unplan = unplan;
-    k->kernel = &kernel;
-    return moii_gpu_prepare(plan->ctx, k, 1);
-}
+static moi_status plan_it(moi_plan *plan) { return moii_gpu_plan_one(plan, &kernel); }
 
 static rebase_plain_args args_of(const moi_rebase_desc *d, const moi_rebase_args *in)
 {
@@ -64,5 +52,5 @@ static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_rebase_plain = {
     .name = "rebase_plain", .op = MOII_OP_REBASE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32),
- .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
+    .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
 };

@@ -6,6 +6,7 @@
 #include "gpu.h"
 #include "kernels/swiglu_plain_args.h"
 #include "stored.h"
+#include "then_quantize.h"
 
 enum { THREADS = 256, MOST_BLOCKS = 65535 };
 
@@ -19,43 +20,25 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 
 typedef struct state {
     moii_gpu_kernel kernel;
-    moi_plan *quantize[2]; /* forward, backward */
+    moii_then_quantize then;
 } state;
 
 static void unplan(moi_plan *plan)
 {
     state *s = plan->state;
-    for (int i = 0; i < 2; i++) moi_plan_free(s->quantize[i]);
+    moii_then_quantize_free(&s->then);
     free(s);
-}
-
-/* The plain result, where the caller does not want it. */
-static int64_t plain_bytes(const moi_swiglu_desc *d)
-{
-    return moii_round_up(d->max_rows * moi_row_bytes(d->out, 2 * d->width), MOII_WORKSPACE_ALIGN);
 }
 
 static moi_status plan_it(moi_plan *plan)
 {
-    const moi_swiglu_desc *d = &plan->desc.swiglu;
     state *s = calloc(1, sizeof *s);
     MOII_REQUIRE(s, MOI_ERR_NOMEM, "swiglu plan: no memory");
     plan->state = s;
     plan->unplan = unplan;
     s->kernel.kernel = &kernel;
     MOII_TRY(moii_gpu_prepare(plan->ctx, &s->kernel, 1));
-    if (!d->want) return MOI_OK;
-    int64_t most = 0;
-    for (int i = 0; i < 2; i++) {
-        moi_quantize_desc q = { .size = sizeof q, .in = d->out, .rowwise = d->rowwise, .colwise = d->colwise, .want = d->want,
-                                .max_rows = d->max_rows, .cols = (i + 1) * d->width, .batch = 1, .groups = d->groups };
-        uint32_t recipes = (d->want & MOI_WANT_ROWWISE ? MOII_RECIPE_BIT(d->rowwise.recipe) : 0) |
-                           (d->want & MOI_WANT_COLWISE ? MOII_RECIPE_BIT(d->colwise.recipe) : 0);
-        MOII_TRY(moii_plan_make(&s->quantize[i], plan->ctx, MOII_OP_QUANTIZE, &q, sizeof q, NULL, recipes));
-        most = moii_max(most, s->quantize[i]->workspace_bytes);
-    }
-    plan->workspace_bytes = plain_bytes(d) + most;
-    return MOI_OK;
+    return moii_then_quantize_plan(&s->then, plan);
 }
 
 static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bool backward, void *workspace, moi_stream stream)
@@ -67,11 +50,7 @@ static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bo
     moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(a.width, THREADS), MOST_BLOCKS), moii_min(a.rows, MOST_BLOCKS) },
                                .threads = THREADS };
     if (a.rows) MOII_TRY(moii_gpu_run(plan, &s->kernel, &launch, &a, stream));
-    if (!d->want) return MOI_OK;
-    const moi_plan *q = s->quantize[backward];
-    moi_quantize_args qa = { .size = sizeof qa, .rows = in->rows, .in = { a.out, NULL, 0 }, .rowwise = in->rowwise, .colwise = in->colwise,
-                             .offsets = in->offsets };
-    return q->impl->run(q, &qa, (char *)workspace + plain_bytes(d), stream);
+    return moii_then_quantize_run(&s->then, plan, in, a.out, workspace, backward, stream);
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)

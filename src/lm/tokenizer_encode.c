@@ -28,17 +28,24 @@ static moi_status words(encoder *e, const char *text, size_t bytes)
     return MOI_OK;
 }
 
-static moi_status normalized(encoder *e, const char *text, size_t bytes)
+/* Tokens of `added` become their ids, what stands between them goes to `between`. */
+static moi_status apart(encoder *e, const moii_trie *added, const char *text, size_t bytes,
+                        moi_status (*between)(encoder *e, const char *text, size_t bytes))
 {
-    if (e->t->nfc) MOII_TRY(moii_nfc_apply(&e->nfc, &text, &bytes));
     for (size_t at = 0; at < bytes;) {
         size_t found = bytes, length = 0;
-        int32_t id = e->plain ? -1 : moii_trie_find(&e->t->normalized, text, bytes, at, &found, &length);
-        MOII_TRY(words(e, text + at, found - at));
+        int32_t id = e->plain ? -1 : moii_trie_find(added, text, bytes, at, &found, &length);
+        MOII_TRY(between(e, text + at, found - at));
         if (id >= 0) moii_ids_add(&e->out, id);
         at = found + length;
     }
     return MOI_OK;
+}
+
+static moi_status normalized(encoder *e, const char *text, size_t bytes)
+{
+    if (e->t->nfc) MOII_TRY(moii_nfc_apply(&e->nfc, &text, &bytes));
+    return apart(e, &e->t->normalized, text, bytes, words);
 }
 
 static moi_status encode(encoder *e, const char *text, size_t bytes)
@@ -48,14 +55,7 @@ static moi_status encode(encoder *e, const char *text, size_t bytes)
         e->split = moii_splitter_scratch(&e->t->splitter);
         MOII_REQUIRE(e->split, MOI_ERR_NOMEM, "tokenizer encode: no memory to match words");
     }
-    for (size_t at = 0; at < bytes;) {
-        size_t found = bytes, length = 0;
-        int32_t id = e->plain ? -1 : moii_trie_find(&e->t->plain, text, bytes, at, &found, &length);
-        MOII_TRY(normalized(e, text + at, found - at));
-        if (id >= 0) moii_ids_add(&e->out, id);
-        at = found + length;
-    }
-    return MOI_OK;
+    return apart(e, &e->t->plain, text, bytes, normalized);
 }
 
 moi_status moi_tokenizer_encode(const moi_tokenizer *tokenizer, const char *text, int64_t bytes, uint32_t flags, int32_t *ids, int64_t room,
