@@ -152,7 +152,7 @@ MOI_API moi_status moi_lm_load(moi_lm **out, moi_ctx *ctx, const char *folder, c
  * quantization_config declares.  Per-expert and packed tensor names.  The files must not change while the model is open: what is
  * mapped is not read twice, and a file that shrinks ends the program.
  * options.recipe says what the inputs of linear layers are rounded to: BF16, or F32 (not rounded); they are never quantised.
- * Takes moi_lm_evaluate, moi_session_*, moi_lm_parameters and moi_lm_get_config; training and saving are UNSUPPORTED.
+ * Takes moi_lm_evaluate, moi_lm_forward, moi_session_*, moi_lm_parameters and moi_lm_get_config; training and saving are UNSUPPORTED.
  * Errors: IO, FORMAT (file, tensor, wanted, got), UNSUPPORTED (a recipe of 8 bits, a format or a size that has no path), NOMEM (the
  * files are larger than the memory of this machine; nothing was read then). */
 MOI_API moi_status moi_lm_open(moi_lm **out, moi_ctx *ctx, const char *folder, const moi_lm_options *options);
@@ -164,7 +164,8 @@ MOI_API int64_t moi_lm_parameters(const moi_lm *lm, bool active_only); /* active
 
 /* Computes  the mean negative log-likelihood (nats per token) of tokens[i+1] given tokens[0..i], for `batch` rows of seq + 1
  *           tokens, without touching gradients.  logits, if not NULL: [batch * seq, vocab].
- * Errors    ARG (a token outside the vocabulary), SHAPE. */
+ * Errors    ARG (a token outside the vocabulary), SHAPE, NOMEM (the model with the buffers for so many tokens is larger than the
+ *           memory of this machine; refused before any of it is touched, as by moi_lm_forward, sessions and trainers). */
 MOI_API moi_status moi_lm_evaluate(moi_lm *lm, const int32_t *tokens, int64_t batch, int64_t seq, double *loss, float *logits);
 
 /* Computes  what lies behind `count` tokens, up to the logits: then moi_lm_logits gives those after token first, first + 1, ...,

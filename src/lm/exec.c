@@ -72,7 +72,7 @@ static int64_t attention_space(const moii_exec *x)
     return moii_nn_of(x->lm)->attention_workspace(x->lm->ctx, &a, x->training);
 }
 
-static moi_status build(moii_exec *x)
+static moi_status build(moii_exec *x, const char *call)
 {
     moi_lm *lm = x->lm;
     x->layers = calloc((size_t)lm->config.num_hidden_layers, sizeof *x->layers);
@@ -82,7 +82,7 @@ static moi_status build(moii_exec *x)
     const int64_t space = moii_max(moii_max(lm->source->space(x), moii_head_workspace(&x->head)), attention_space(x));
     moii_carve sizes = { NULL, 0 };
     carve_all(x, &sizes, space);
-    MOII_TRY(moii_alloc(lm->ctx, sizes.used, &x->arena));
+    MOII_TRY(moii_hold(lm, call, sizes.used, &x->arena));
     x->arena_bytes = sizes.used;
     moii_carve places = { x->arena, 0 };
     carve_all(x, &places, space);
@@ -90,7 +90,8 @@ static moi_status build(moii_exec *x)
     return MOI_OK;
 }
 
-moi_status moii_exec_create(moii_exec **out, moi_lm *lm, int64_t batch, int64_t seq, int64_t positions, moii_purpose purpose)
+moi_status moii_exec_create(moii_exec **out, moi_lm *lm, int64_t batch, int64_t seq, int64_t positions, moii_purpose purpose,
+                            const char *call)
 {
     *out = NULL;
     moii_exec *x = calloc(1, sizeof *x);
@@ -101,7 +102,7 @@ moi_status moii_exec_create(moii_exec **out, moi_lm *lm, int64_t batch, int64_t 
     x->positions = positions;
     x->purpose = purpose;
     x->training = purpose == MOII_TRAIN;
-    moi_status status = build(x);
+    moi_status status = build(x, call);
     if (status) moii_exec_free(x);
     else *out = x;
     return status;
@@ -113,7 +114,7 @@ void moii_exec_free(moii_exec *x)
     x->lm->source->unplan(x);
     moii_head_free(&x->head);
     moi_buf_free(x->lm->ctx, x->head.logits), moi_buf_free(x->lm->ctx, x->head.loss);
-    moi_buf_free(x->lm->ctx, x->arena);
+    moii_let_go(x->lm, x->arena, x->arena_bytes);
     free(x->layers);
     free(x);
 }

@@ -37,6 +37,7 @@ struct moi_lm {
     uint64_t prepared_version;
     moii_exec *eval; /* the last one, for moi_lm_evaluate and moi_lm_forward */
     int64_t known;   /* rows of eval->final that moi_lm_logits may use */
+    int64_t held;    /* bytes of moii_hold's buffers */
 };
 
 /* The head in pieces of rows, so that logits stay small. */
@@ -111,7 +112,8 @@ extern const moii_source moii_source_masters; /* prepared.c */
 extern const moii_source moii_source_mapped;  /* mapped.c */
 
 /* training: for exactly batch x seq tokens; else for up to batch * seq tokens and `positions` positions. */
-moi_status moii_exec_create(moii_exec **out, moi_lm *lm, int64_t batch, int64_t seq, int64_t positions, moii_purpose purpose);
+moi_status moii_exec_create(moii_exec **out, moi_lm *lm, int64_t batch, int64_t seq, int64_t positions, moii_purpose purpose,
+                            const char *call);
 void moii_exec_free(moii_exec *exec);
 /* Where layer l's prepared weights lie. */
 typedef struct moii_prepared { char *qkv, *o, *moe; } moii_prepared;
@@ -138,7 +140,7 @@ moi_status moii_lm_alloc(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config
 /* Refuses a model whose weights are mapped. */
 moi_status moii_check_masters(const moi_lm *lm, const char *call);
 /* lm->eval for batch rows of seq tokens, made larger if it has to be. */
-moi_status moii_eval_exec(moi_lm *lm, int64_t batch, int64_t seq);
+moi_status moii_eval_exec(moi_lm *lm, int64_t batch, int64_t seq, const char *call);
 moi_status moii_check_tokens(const moi_lm *lm, const char *call, const int32_t *tokens, int64_t count);
 /* Splits rows of seq + 1 tokens into ids and targets, [batch * seq] each. */
 void moii_split_tokens(const int32_t *tokens, int64_t batch, int64_t seq, int32_t *ids, int32_t *targets);
@@ -151,6 +153,13 @@ static inline moi_status moii_alloc(moi_ctx *ctx, int64_t bytes, void *at)
     memcpy(at, &p, sizeof p);
     return status;
 }
+
+/* Refuses where the model's weights, all that moii_hold has given for it, and `more` bytes are beyond the memory that this machine has
+ * in all. */
+moi_status moii_check_memory(const char *call, const moi_lm *lm, int64_t more);
+/* The large buffers of running and training a model: moii_alloc behind that check.  moii_let_go takes NULL. */
+moi_status moii_hold(moi_lm *lm, const char *call, int64_t bytes, void *at);
+void moii_let_go(moi_lm *lm, void *p, int64_t bytes);
 
 static inline const moii_nn *moii_nn_of(const moi_lm *lm) { return lm->ctx->backend->nn; }
 static inline int64_t moii_q_width(const moi_lm_config *c) { return c->num_attention_heads * c->head_dim; }

@@ -9,7 +9,7 @@ moi_status moi_lm_forward(moi_lm *lm, const int32_t *tokens, int64_t count)
     MOII_REQUIRE(count >= 1 && count <= lm->config.max_position_embeddings, MOI_ERR_SHAPE,
                  "moi_lm_forward: count must be 1..%lld (max_position_embeddings), got %lld", (long long)lm->config.max_position_embeddings, (long long)count);
     MOII_TRY(moii_check_tokens(lm, "moi_lm_forward", tokens, count));
-    MOII_TRY(moii_eval_exec(lm, 1, count));
+    MOII_TRY(moii_eval_exec(lm, 1, count, "moi_lm_forward"));
     MOII_TRY(moii_forward(lm->eval, &(moii_input){ .ids = tokens, .batch = 1, .seq = count }));
     lm->known = count;
     return MOI_OK;

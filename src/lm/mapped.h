@@ -45,8 +45,6 @@ static inline moi_dtype moii_mapped_x(const moi_lm *lm) { return lm->options.rec
 /* Finds every weight of lm->mapped->shards; reads norms into lm->weights.  Errors: FORMAT (file, tensor, wanted, got), NOMEM. */
 moi_status moii_mapped_find(moi_lm *lm);
 void moii_mapped_free(moii_mapped *mapped);
-/* Refuses where the model's files and `more` bytes are beyond the memory that this machine has in all. */
-moi_status moii_check_memory(const char *call, const moi_lm *lm, int64_t more);
 
 /* Plans of one exec. */
 typedef struct moii_mapped_exec {

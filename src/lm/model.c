@@ -32,7 +32,8 @@ moi_status moii_lm_alloc(moi_lm **out, moi_ctx *ctx, const moi_lm_config *config
     *out = NULL;
     MOII_TRY(moii_lm_begin(&lm, ctx, config, options));
     lm->source = &moii_source_masters;
-    moi_status status = moii_alloc(ctx, lm->params.floats * 4, &lm->weights);
+    moi_status status = moii_check_memory("moi_lm", lm, 0);
+    if (!status) status = moii_alloc(ctx, lm->params.floats * 4, &lm->weights);
     if (status) {
         moi_lm_free(lm);
         return status;
@@ -121,12 +122,12 @@ void moii_split_tokens(const int32_t *tokens, int64_t batch, int64_t seq, int32_
     }
 }
 
-moi_status moii_eval_exec(moi_lm *lm, int64_t batch, int64_t seq)
+moi_status moii_eval_exec(moi_lm *lm, int64_t batch, int64_t seq, const char *call)
 {
     lm->known = 0;
     if (lm->eval && lm->eval->max_tokens >= batch * seq && lm->eval->positions >= seq) return MOI_OK;
     moii_exec_free(lm->eval);
-    return moii_exec_create(&lm->eval, lm, batch, seq, seq, MOII_EVALUATE);
+    return moii_exec_create(&lm->eval, lm, batch, seq, seq, MOII_EVALUATE, call);
 }
 
 moi_status moi_lm_evaluate(moi_lm *lm, const int32_t *tokens, int64_t batch, int64_t seq, double *loss, float *logits)
@@ -137,7 +138,7 @@ moi_status moi_lm_evaluate(moi_lm *lm, const int32_t *tokens, int64_t batch, int
     MOII_REQUIRE(seq <= lm->config.max_position_embeddings, MOI_ERR_SHAPE, "moi_lm_evaluate: seq must be at most %lld (max_position_embeddings), got %lld",
                  (long long)lm->config.max_position_embeddings, (long long)seq);
     MOII_TRY(moii_check_tokens(lm, "moi_lm_evaluate", tokens, batch * (seq + 1)));
-    MOII_TRY(moii_eval_exec(lm, batch, seq));
+    MOII_TRY(moii_eval_exec(lm, batch, seq, "moi_lm_evaluate"));
     int32_t *ids = malloc((size_t)(2 * batch * seq) * sizeof *ids);
     MOII_REQUIRE(ids, MOI_ERR_NOMEM, "moi_lm_evaluate: no memory for %lld tokens", (long long)(batch * seq));
     moii_split_tokens(tokens, batch, seq, ids, ids + batch * seq);

@@ -76,7 +76,8 @@ static moi_status prepare(moii_exec *x)
     if (lm->prepared && lm->prepared_version == lm->version && lm->prepared_bytes == bytes) return MOI_OK;
     if (!lm->prepared || lm->prepared_bytes != bytes) {
         moi_buf_free(lm->ctx, lm->prepared);
-        lm->prepared = NULL;
+        lm->prepared = NULL, lm->prepared_bytes = 0;
+        MOII_TRY(moii_check_memory("moi_lm", lm, bytes));
         MOII_TRY(moi_buf_alloc(lm->ctx, bytes, &lm->prepared));
         lm->prepared_bytes = bytes;
     }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "lm.h"
-#include "mapped.h"
 #include "status.h"
 
 enum { PREFILL = 256 }; /* tokens of a prompt that go through the layers together */
@@ -14,15 +13,16 @@ struct moi_session {
     int64_t room, length;
     moii_exec *exec;
     float *cache; /* keys of all layers, then values */
+    int64_t cache_bytes;
 };
 
 static moi_status build(moi_session *s)
 {
     const moi_lm_config *c = &s->lm->config;
     const int64_t kv = c->num_hidden_layers * s->room * moii_kv_width(c);
-    if (s->lm->mapped) MOII_TRY(moii_check_memory("moi_session_create", s->lm, 2 * kv * 4));
-    MOII_TRY(moii_alloc(s->lm->ctx, 2 * kv * 4, &s->cache));
-    return moii_exec_create(&s->exec, s->lm, 1, moii_min(s->room, PREFILL), s->room, MOII_GENERATE);
+    s->cache_bytes = 2 * kv * 4;
+    MOII_TRY(moii_hold(s->lm, "moi_session_create", s->cache_bytes, &s->cache));
+    return moii_exec_create(&s->exec, s->lm, 1, moii_min(s->room, PREFILL), s->room, MOII_GENERATE, "moi_session_create");
 }
 
 moi_status moi_session_create(moi_session **out, moi_lm *lm, int64_t max_tokens)
@@ -46,7 +46,7 @@ void moi_session_free(moi_session *s)
 {
     if (!s) return;
     moii_exec_free(s->exec);
-    moi_buf_free(s->lm->ctx, s->cache);
+    moii_let_go(s->lm, s->cache, s->cache_bytes);
     free(s);
 }
 

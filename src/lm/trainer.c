@@ -42,14 +42,15 @@ static moi_status build(moi_trainer *t)
 {
     moi_lm *lm = t->lm;
     const int64_t n = t->config.batch * t->config.seq, bytes = lm->params.floats * 4;
+    const char *call = "moi_trainer_create";
     moii_exec_free(lm->eval); /* its prepared weights lack the forms for the backward pass */
     lm->eval = NULL;
     lm->trained = true;
     lm->prepared_version = 0;
-    MOII_TRY(moii_exec_create(&t->exec, lm, t->config.batch, t->config.seq, t->config.seq, MOII_TRAIN));
-    MOII_TRY(moii_alloc(lm->ctx, bytes, &t->grads));
-    MOII_TRY(moii_alloc(lm->ctx, bytes, &t->m));
-    MOII_TRY(moii_alloc(lm->ctx, bytes, &t->v));
+    MOII_TRY(moii_exec_create(&t->exec, lm, t->config.batch, t->config.seq, t->config.seq, MOII_TRAIN, call));
+    MOII_TRY(moii_hold(lm, call, bytes, &t->grads));
+    MOII_TRY(moii_hold(lm, call, bytes, &t->m));
+    MOII_TRY(moii_hold(lm, call, bytes, &t->v));
     MOII_TRY(moii_alloc(lm->ctx, n * 4, &t->ids));
     return moii_alloc(lm->ctx, n * 4, &t->targets);
 }
@@ -75,10 +76,11 @@ moi_status moi_trainer_create(moi_trainer **out, moi_lm *lm, const moi_train_con
 void moi_trainer_free(moi_trainer *t)
 {
     if (!t) return;
-    moi_ctx *ctx = t->lm->ctx;
+    moi_lm *lm = t->lm;
+    const int64_t bytes = lm->params.floats * 4;
     moii_exec_free(t->exec);
-    moi_buf_free(ctx, t->grads), moi_buf_free(ctx, t->m), moi_buf_free(ctx, t->v);
-    moi_buf_free(ctx, t->ids), moi_buf_free(ctx, t->targets);
+    moii_let_go(lm, t->grads, bytes), moii_let_go(lm, t->m, bytes), moii_let_go(lm, t->v, bytes);
+    moi_buf_free(lm->ctx, t->ids), moi_buf_free(lm->ctx, t->targets);
     free(t);
 }
 
