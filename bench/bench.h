@@ -55,6 +55,8 @@ void bench_header(bench *b);
 bool bench_time(bench *b, const bench_case *c);
 /* The case cannot run: prints `why`. */
 bool bench_refuse(bench *b, const char *op, const char *name, const char *row, const char *why);
+/* Refuses a result that is further off than its bound in moiety.h: worst is the largest error over it, above 1 or NaN is wrong. */
+bool bench_within(bench *b, const bench_case *c, double worst);
 /* A row other than the one asked for by --rows all declined: says so, and is no failure. */
 bool bench_declined(bench *b, const char *op, const char *name, const char *row);
 

@@ -91,14 +91,7 @@ bool bench_gemm(bench *b, const shapes *s, int line, const char *row)
     c.row = moi_plan_row(j.plan);
     bool good = make(b, &j, &desc, quantize);
     if (!good) bench_refuse(b, c.op, c.name, c.row, moi_last_error());
-    if (good) {
-        double worst = check(b, &j, &desc);
-        if (!(worst <= 1)) {
-            char why[96];
-            snprintf(why, sizeof why, "wrong result: the error is %.3g times the bound of moiety.h", worst);
-            good = bench_refuse(b, c.op, c.name, c.row, why);
-        }
-    }
+    if (good) good = bench_within(b, &c, check(b, &j, &desc));
     if (good && !machine_limit_sgemm(&limit, j.m, desc.n, desc.k)) good = bench_refuse(b, c.op, c.name, c.row, "no memory");
     if (good) {
         c.limit = &limit;

@@ -150,12 +150,7 @@ bool bench_ggemm(bench *b, const shapes *s, int line, const char *row)
     c.row = moi_plan_row(j.plan);
     bool good = make(b, &j);
     if (!good) bench_refuse(b, c.op, c.name, c.row, moi_last_error());
-    double worst = good ? check(b, &j) : 0;
-    if (good && !(worst <= 1)) {
-        char why[96];
-        snprintf(why, sizeof why, "wrong result: the error is %.3g times the bound of moiety.h", worst);
-        good = bench_refuse(b, c.op, c.name, c.row, why);
-    }
+    if (good) good = bench_within(b, &c, check(b, &j));
     if (good && !machine_limit_sgemm(&limit, m, d->n, k)) good = bench_refuse(b, c.op, c.name, c.row, "no memory");
     if (good) {
         c.limit = &limit;

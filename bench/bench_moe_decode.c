@@ -141,12 +141,7 @@ bool bench_moe_decode(bench *b, const shapes *s, int line, const char *row)
     c.row = moi_plan_row(j.plan);
     bool good = make(b, &j);
     if (!good) bench_refuse(b, c.op, c.name, c.row, moi_last_error());
-    double worst = good ? check(b, &j) : 0;
-    if (good && !(worst <= 1)) {
-        char why[96];
-        snprintf(why, sizeof why, "wrong result: the error is %.3g times the bound of moiety.h", worst);
-        good = bench_refuse(b, c.op, c.name, c.row, why);
-    }
+    if (good) good = bench_within(b, &c, check(b, &j));
     if (good && !machine_limit_read(&limit, moi_ctx_threads(b->ctx))) good = bench_refuse(b, c.op, c.name, c.row, "no memory");
     if (good) {
         int64_t read = slots < d->experts ? slots : d->experts;

@@ -48,6 +48,14 @@ bool bench_refuse(bench *b, const char *op, const char *name, const char *row, c
     return false;
 }
 
+bool bench_within(bench *b, const bench_case *c, double worst)
+{
+    char why[96];
+    if (worst <= 1) return true;
+    snprintf(why, sizeof why, "wrong result: the error is %.3g times the bound of moiety.h", worst);
+    return bench_refuse(b, c->op, c->name, c->row, why);
+}
+
 bool bench_declined(bench *b, const char *op, const char *name, const char *row)
 {
     if (!b->rows || strcmp(b->rows, "all")) return bench_refuse(b, op, name, row, moi_last_error());

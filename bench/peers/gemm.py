@@ -27,10 +27,11 @@ TABLES = {
 BF16, F32 = torch.bfloat16, torch.float32
 
 
-class Case:
+class Dense(protocols.Contest):
     def __init__(self, ctx, opt, dg, table, size):
-        self.ctx, self.opt, self.dg, self.table, self.size = ctx, opt, dg, table, size
+        super().__init__(ctx, opt, dg, table, size)
         rows, n, k = size
+        self.small = rows <= 128
         self.x, self.y = (torch.randn(r, k, device="cuda", dtype=BF16) for r in (rows, n))
         act, mx = p.act(protocols.LAYOUT[opt.layout]), p.mx(protocols.LAYOUT[opt.mx_layout])
         formats = {"dense": (act, p.weight()), "vectors": (act, act), "mx": (mx, mx), "bf16": (p.PLAIN_BF16, p.PLAIN_BF16)}[table]
@@ -90,33 +91,13 @@ class Case:
         z = self.y.t().contiguous()
         return self.keeps(lambda: torch.mm(self.x, z), plain=True)
 
-    def contenders(self, report):
-        yield from report.ours(self.ours)
+    def peers(self):
         peers = {"dense": [("deepgemm", self.deepgemm), ("cublaslt-block", self.block_wise), ("cublaslt-tensor", self.tensor_wise)],
                  "vectors": [("deepgemm", self.deepgemm)],
                  "mx": [("cublas-bf16", self.cublas), ("cublas-bf16-nn", self.cublas_nn), ("cublaslt-tensor", self.tensor_wise)],
                  "bf16": [("cublas-bf16", self.cublas), ("cublas-bf16-nn", self.cublas_nn), ("deepgemm-bf16", self.deepgemm_bf16)]}[self.table]
-        if self.table == "dense" and self.size[0] > 128:
-            peers.append(("cublas-bf16", self.cublas))
-        for name, make in peers:
-            if report.peer(name) and (self.dg or not name.startswith("deepgemm")):
-                yield name, make
-
-
-def main():
-    opt = protocols.options(__doc__, TABLES)
-    ctx, dg = m.context(), protocols.deep_gemm()
-    print(m.lib.moi_ctx_describe(ctx).decode())
-    report = protocols.Report(opt, TABLES)
-    for table in report.tables:
-        for size in TABLES[table]:
-            name = "x".join(map(str, size))
-            if report.wanted(name):
-                case = Case(ctx, opt, dg, table, size)
-                report.case(table, name, case.flop, case.bytes, size[0] <= 128, case.contenders(report))
-                del case
-    report.close()
+        return peers + [("cublas-bf16", self.cublas)] if self.table == "dense" and not self.small else peers
 
 
 if __name__ == "__main__":
-    main()
+    protocols.main(__doc__, TABLES, lambda size: "x".join(map(str, size)), lambda table: Dense)

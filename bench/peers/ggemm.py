@@ -41,11 +41,11 @@ def even(groups, rows):
     return torch.arange(groups + 1, dtype=torch.int64).mul(rows).cuda()
 
 
-class Grouped:
+class Grouped(protocols.Contest):
     """rows cut into groups, each with its own B"""
 
     def __init__(self, ctx, opt, dg, table, size):
-        self.ctx, self.dg, self.table = ctx, dg, table
+        super().__init__(ctx, opt, dg, table, size)
         self.groups, rows, self.n, self.k = size
         ragged = size in ZIPF
         self.offsets = zipf(self.groups, rows) if ragged else even(self.groups, rows)
@@ -142,11 +142,11 @@ class Grouped:
         return [("dense", self.dense), ("deepgemm", self.deepgemm), ("torch-row-wise", self.torch_row_wise)]
 
 
-class Reduced:
+class Reduced(protocols.Contest):
     """the reduction cut into groups, each with its own D"""
 
     def __init__(self, ctx, opt, dg, table, size):
-        self.ctx, self.dg, self.table = ctx, dg, table
+        super().__init__(ctx, opt, dg, table, size)
         self.groups, self.m, self.n, self.k = size
         self.offsets = even(self.groups, self.k)
         rows = self.groups * self.k
@@ -200,21 +200,9 @@ class Whole:
         return self.x[first:last]
 
 
-def main():
-    opt = protocols.options(__doc__, TABLES)
-    ctx, dg = m.context(), protocols.deep_gemm()
-    print(m.lib.moi_ctx_describe(ctx).decode())
-    report = protocols.Report(opt, TABLES)
-    for table in report.tables:
-        for size in TABLES[table]:
-            name = ("zipf" if size in ZIPF else "") + "x".join(map(str, size))
-            if report.wanted(name):
-                case = (Reduced if table in ("kgroup", "bf16k") else Grouped)(ctx, opt, dg, table, size)
-                peers = [c for c in case.peers() if report.peer(c[0]) and (dg or not c[0].startswith("deepgemm"))]
-                report.case(table, name, case.flop, case.bytes, case.small, list(report.ours(case.ours)) + peers)
-                del case, peers
-    report.close()
+def name_of(size):
+    return ("zipf" if size in ZIPF else "") + "x".join(map(str, size))
 
 
 if __name__ == "__main__":
-    main()
+    protocols.main(__doc__, TABLES, name_of, lambda table: Reduced if table in ("kgroup", "bf16k") else Grouped)

@@ -200,6 +200,34 @@ class Report:
         self.out.close()
 
 
+class Contest:
+    """One case of a table: has opt, ctx, dg (deep_gemm or None), flop, bytes, small; ours(row); peers() as [(name, make)]."""
+
+    def __init__(self, ctx, opt, dg, table, size):
+        self.ctx, self.opt, self.dg, self.table, self.size = ctx, opt, dg, table, size
+
+    def contenders(self, report):
+        yield from report.ours(self.ours)
+        for name, make in self.peers():
+            if report.peer(name) and (self.dg or not name.startswith("deepgemm")):
+                yield name, make
+
+
+def main(doc, tables, name_of, kind_of):
+    """name_of(size) is a case's name, kind_of(table) its class."""
+    opt = options(doc, tables)
+    ctx, dg = m.context(), deep_gemm()
+    print(m.lib.moi_ctx_describe(ctx).decode())
+    report = Report(opt, tables)
+    for table in report.tables:
+        for size in tables[table]:
+            if report.wanted(name_of(size)):
+                case = kind_of(table)(ctx, opt, dg, table, size)
+                report.case(table, name_of(size), case.flop, case.bytes, case.small, case.contenders(report))
+                del case
+    report.close()
+
+
 def deep_gemm():
     try:
         import deep_gemm as found

@@ -173,26 +173,28 @@ static moi_status cuda_put(moi_ctx *ctx, void *device, const void *host, int64_t
     return moii_driver_check(&gpu->driver, result, "cuMemsetD32Async");
 }
 
-static moi_status cuda_upload(moi_ctx *ctx, void *device, const void *host, int64_t bytes, moi_stream stream)
+/* A copy to or from the device, waited for. */
+static moi_status copy(moi_ctx *ctx, void *device, void *host, int64_t bytes, bool down, moi_stream stream)
 {
     moii_gpu *gpu = moii_gpu_of(ctx);
+    const moii_cuptr at = (moii_cuptr)(uintptr_t)device;
     bool pushed;
     MOII_TRY(moii_gpu_enter(gpu, &pushed));
-    moii_cuenum result = gpu->driver.cuMemcpyHtoDAsync((moii_cuptr)(uintptr_t)device, host, (size_t)bytes, stream);
+    moii_cuenum result = down ? gpu->driver.cuMemcpyDtoHAsync(host, at, (size_t)bytes, stream)
+                              : gpu->driver.cuMemcpyHtoDAsync(at, host, (size_t)bytes, stream);
     if (!result) result = gpu->driver.cuStreamSynchronize(stream);
     moii_gpu_leave(gpu, pushed);
-    return moii_driver_check(&gpu->driver, result, "cuMemcpyHtoDAsync");
+    return moii_driver_check(&gpu->driver, result, down ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync");
+}
+
+static moi_status cuda_upload(moi_ctx *ctx, void *device, const void *host, int64_t bytes, moi_stream stream)
+{
+    return copy(ctx, device, (void *)(uintptr_t)host, bytes, false, stream);
 }
 
 static moi_status cuda_download(moi_ctx *ctx, void *host, const void *device, int64_t bytes, moi_stream stream)
 {
-    moii_gpu *gpu = moii_gpu_of(ctx);
-    bool pushed;
-    MOII_TRY(moii_gpu_enter(gpu, &pushed));
-    moii_cuenum result = gpu->driver.cuMemcpyDtoHAsync(host, (moii_cuptr)(uintptr_t)device, (size_t)bytes, stream);
-    if (!result) result = gpu->driver.cuStreamSynchronize(stream);
-    moii_gpu_leave(gpu, pushed);
-    return moii_driver_check(&gpu->driver, result, "cuMemcpyDtoHAsync");
+    return copy(ctx, (void *)(uintptr_t)device, host, bytes, true, stream);
 }
 
 const moii_backend moii_backend_cuda = {
