@@ -72,6 +72,16 @@ class GgemmArgs(c.Structure):
                 ("ldd", c.c_int64)]
 
 
+class DecodeDesc(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("weights", Format), ("x", c.c_int), ("out", c.c_int), ("max_tokens", c.c_int64),
+                ("hidden", c.c_int64), ("width", c.c_int64), ("experts", c.c_int64), ("top_k", c.c_int64)]
+
+
+class DecodeArgs(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("tokens", c.c_int64), ("x", c.c_void_p), ("ids", c.c_void_p), ("weights", c.c_void_p), ("gate_up", Operand),
+                ("down", Operand), ("y", c.c_void_p), ("apart", c.c_void_p)]
+
+
 lib = c.CDLL(os.environ.get("MOIETY_LIB", "build/gpu/libmoiety.so"))
 lib.moi_last_error.restype = c.c_char_p
 lib.moi_plan_row.restype = c.c_char_p
@@ -80,6 +90,7 @@ lib.moi_scale_bytes.restype = c.c_int64
 lib.moi_scale_bytes.argtypes = [c.c_void_p, c.c_int64, c.c_int64, c.c_int64]
 lib.moi_plan_workspace_bytes.restype = c.c_int64
 lib.moi_quantize_run.argtypes = [c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_void_p]
+lib.moi_moe_decode_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_swiglu_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_swiglu_backward_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_gemm_run.argtypes = lib.moi_quantize_run.argtypes
@@ -203,6 +214,30 @@ def Ggemm(ctx, grouping, a, b, d, offsets, row=None, accumulate=False, a_order=K
                      m=d.shape[1] if by_k else 0, n=d.shape[-1], k=0 if by_k else a.cols)
     args = GgemmArgs(size=c.sizeof(GgemmArgs), rows=rows, offsets=offsets.data_ptr(), a=a.operand(), b=b.operand(), d=d.data_ptr())
     return Product(lib.moi_ggemm_plan_create, lib.moi_ggemm_run, ctx, desc, args, (a, b, d, offsets))
+
+
+class Decode:
+    """A plan for one decode layer.  gate_up, down: (codes, scales) as moi_moe_decode_args has them."""
+
+    def __init__(self, ctx, fmt, x, ids, weights, gate_up, down, hidden, width, experts, row=None):
+        tokens, top_k = ids.shape
+        self.keep = (x, ids, weights, gate_up, down)
+        desc = DecodeDesc(size=c.sizeof(DecodeDesc), row=row, weights=fmt, x=BF16, out=BF16, max_tokens=tokens, hidden=hidden, width=width,
+                          experts=experts, top_k=top_k)
+        self.plan = c.c_void_p()
+        check(lib.moi_moe_decode_plan_create(c.byref(self.plan), ctx, c.byref(desc)))
+        self.row = lib.moi_plan_row(self.plan).decode()
+        self.workspace = torch.empty(lib.moi_plan_workspace_bytes(self.plan), dtype=torch.uint8, device="cuda")
+        self.y = torch.empty(tokens, hidden, dtype=torch.bfloat16, device="cuda")
+        self.args = DecodeArgs(size=c.sizeof(DecodeArgs), tokens=tokens, x=x.data_ptr(), ids=ids.data_ptr(), weights=weights.data_ptr(),
+                               gate_up=Operand(pointer(gate_up[0]), pointer(gate_up[1]), 0), down=Operand(pointer(down[0]), pointer(down[1]), 0),
+                               y=self.y.data_ptr())
+
+    def __call__(self):
+        check(lib.moi_moe_decode_run(self.plan, c.byref(self.args), self.workspace.data_ptr() or None, self.workspace.numel(), stream()))
+
+    def free(self):
+        lib.moi_plan_free(self.plan)
 
 
 # ---- timing: events around one call, L2 full of clean lines of something else ----

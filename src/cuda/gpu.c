@@ -118,6 +118,7 @@ static moi_status set_limits(const moii_gpu *gpu, const moii_gpu_kernel *k)
                  k->kernel->stem, k->shared_bytes, gpu->shared_bytes);
     if (k->shared_bytes > WITHOUT_ASKING)
         MOII_CUDA(&gpu->driver, cuFuncSetAttribute, (k->function, MOII_CU_FUNC_DYNAMIC_SHARED_BYTES, k->shared_bytes));
+    if (k->most_shared) MOII_CUDA(&gpu->driver, cuFuncSetAttribute, (k->function, MOII_CU_FUNC_SHARED_CARVEOUT, 100));
     if (k->large_cluster) MOII_CUDA(&gpu->driver, cuFuncSetAttribute, (k->function, MOII_CU_FUNC_NON_PORTABLE_CLUSTER, 1));
     return MOI_OK;
 }

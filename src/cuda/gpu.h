@@ -40,6 +40,7 @@ typedef struct moii_gpu_kernel {
     char defines[MOII_DEFINES];
     int shared_bytes;          /* dynamic shared memory it will be launched with */
     bool large_cluster;        /* clusters of more than 8 blocks */
+    bool most_shared;          /* as much of each multiprocessor as can be is shared memory, so that other kernels' blocks find room */
     moii_cufunction function;  /* result; lives as long as the context */
 } moii_gpu_kernel;
 

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One MoE decode layer with MXFP8 weights on the GPU, beside a plain read of as many bytes, in one process.
+
+    MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/decode.py [OUT.csv]
+
+CUDA graphs of several layers, each with weights and routing of its own, so that nothing of a layer is left in L2.  Time: a graph's replay
+between two events, divided by the layers; median of 40 with p10 and p90.  Bytes: the chosen experts' three matrices with their scales, each
+expert once.  The plain read is stream.cu over as many bytes, in graphs of as many reads; the best of its launch shapes counts."""
+import ctypes
+import os
+import statistics
+import subprocess
+import sys
+
+import torch
+
+import moiety as m
+
+SHAPES = {"qwen3-30b-a3b": (2048, 768, 128, 8, 8), "qwen3-235b-a22b": (4096, 1536, 128, 8, 4), "e256-i512-h2048": (2048, 512, 256, 8, 8)}
+BATCHES = {"qwen3-30b-a3b": [1, 2, 4, 8, 16, 32, 64, 128], "qwen3-235b-a22b": [1, 2, 4, 8, 16, 32, 64, 128], "e256-i512-h2048": [1, 2, 4, 8]}
+HEAD = "commit,date,device,driver,sm_clock,mem_clock,op,row,case,batch,distinct,bytes,median_us,p10_us,p90_us,gb_s,read_us,share_of_read,error"
+MX = m.Format(m.RECIPE_MX32, m.E4M3)
+
+
+def graph_time(calls, reps=40):
+    """Microseconds of one call: median, p10, p90."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for call in calls:
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for call in calls:
+            call()
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(reps)]
+    for a, b in events:
+        a.record()
+        graph.replay()
+        b.record()
+    torch.cuda.synchronize()
+    us = sorted(1e3 * a.elapsed_time(b) / len(calls) for a, b in events)
+    return statistics.median(us), us[len(us) // 10], us[-1 - len(us) // 10]
+
+
+class Reader:
+    """The plain read."""
+
+    def __init__(self, room):
+        here = os.path.dirname(os.path.abspath(__file__))
+        so = "/tmp/libstream.so"
+        subprocess.check_call(["nvcc", "-O3", "-arch=sm_90a", "-shared", "-Xcompiler", "-fPIC", "-o", so, os.path.join(here, "stream.cu")])
+        self.lib = ctypes.CDLL(so)
+        self.lib.stream_launch.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+        self.buffer = torch.randint(-2**31, 2**31 - 1, (room // 4,), dtype=torch.int32, device="cuda")
+        self.sink = torch.zeros(4, dtype=torch.int32, device="cuda")
+
+    def one(self, at, size, blocks, threads):
+        m.check(self.lib.stream_launch(self.buffer.data_ptr() + at, size, self.sink.data_ptr(), blocks, threads, m.stream()))
+
+    def __call__(self, size, times):
+        size = size // 16 * 16
+        gap = -(-size // 256) * 256
+        best = None
+        for blocks, threads in ((132 * 2, 1024), (132 * 4, 512), (132 * 8, 256), (132 * 16, 256), (132 * 32, 512)):
+            us = graph_time([lambda i=i: self.one(i * gap, size, blocks, threads) for i in range(times)], 20)
+            best = us if best is None or us[0] < best[0] else best
+        return best
+
+
+def quantised(experts, rows, cols, generator):
+    codes = torch.empty(experts, rows, cols, dtype=torch.uint8, device="cuda")
+    scales = torch.empty(experts, rows * cols // 32, dtype=torch.uint8, device="cuda")
+    step = 16
+    for e in range(0, experts, step):
+        x = torch.randn(step * rows, cols, device="cuda", dtype=torch.bfloat16, generator=generator) * 0.02
+        q = m.Quantize(CTX, x, MX, m.ROWWISE)
+        q()
+        codes[e:e + step] = q.data[0].view(step, rows, cols)
+        scales[e:e + step] = q.scale[0].view(step, -1)
+        torch.cuda.synchronize()
+        q.free()
+    return codes, scales
+
+
+def dequantised(w, e, rows, cols):
+    codes, scales = w
+    v = codes[e].view(torch.float8_e4m3fn).to(torch.float64).view(rows, cols // 32, 32)
+    return (v * torch.exp2(scales[e].to(torch.float64).view(rows, cols // 32, 1) - 127)).view(rows, cols)
+
+
+def reference(x, ids, weights, gate_up, down, hidden, width):
+    y = torch.zeros(x.shape[0], hidden, dtype=torch.float64, device="cuda")
+    for e in ids.unique().tolist():
+        a, b = dequantised(gate_up, e, 2 * width, hidden), dequantised(down, e, hidden, width)
+        t, s = (ids == e).nonzero(as_tuple=True)
+        g, u = (x[t].double() @ a.T).split(width, 1)
+        y.index_add_(0, t, weights[t, s].double()[:, None] * ((torch.nn.functional.silu(g) * u) @ b.T))
+    return y
+
+
+def route(tokens, experts, top_k, generator):
+    logits = torch.randn(tokens, experts, device="cuda", generator=generator)
+    w, ids = torch.softmax(logits, 1).topk(top_k)
+    return logits, ids.int().contiguous(), (w / w.sum(1, keepdim=True)).contiguous()
+
+
+def main():
+    global CTX
+    CTX = m.context()
+    start = m.machine()
+    only = os.environ.get("DECODE_SHAPES", ",".join(SHAPES)).split(",")
+    out = open(sys.argv[1] if len(sys.argv) > 1 else "/dev/null", "w")
+    print(HEAD, file=out)
+    read = Reader(11 << 30)
+    for name in only:
+        hidden, width, experts, top_k, layers = SHAPES[name]
+        generator = torch.Generator(device="cuda").manual_seed(1)
+        stack = [(quantised(experts, 2 * width, hidden, generator), quantised(experts, hidden, width, generator)) for _ in range(layers)]
+        for batch in BATCHES[name]:
+            routes = [route(batch, experts, top_k, generator) for _ in range(layers)]
+            xs = [torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16, generator=generator) for _ in range(layers)]
+            distinct = sum(r[1].unique().numel() for r in routes) / layers
+            size = int(distinct * 3 * hidden * width * 33 / 32)
+            plans = [m.Decode(CTX, MX, x, r[1], r[2], w[0], w[1], hidden, width, experts) for x, r, w in zip(xs, routes, stack)]
+            us = graph_time(plans)
+            want = reference(xs[0], routes[0][1], routes[0][2], stack[0][0], stack[0][1], hidden, width)
+            error = float((plans[0].y.double() - want).norm() / want.norm())
+            floor = read(size, layers)[0]
+            line = f"{name} mxfp8 from ids"
+            print(f"{start},moe_decode,{plans[0].row},{line},{batch},{distinct:.2f},{size},{us[0]:.2f},{us[1]:.2f},{us[2]:.2f},{size / us[0] * 1e-3:.0f},"
+                  f"{floor:.2f},{floor / us[0]:.3f},{error:.2e}", file=out, flush=True)
+            print(f"{line:36} {batch:4} tokens {distinct:6.1f} experts {us[0]:8.2f} us ({us[1]:.2f}..{us[2]:.2f}) {size / us[0] * 1e-3:6.0f} GB/s; "
+                  f"read {floor:7.2f} us {size / floor * 1e-3:6.0f} GB/s: {floor / us[0]:.3f}  error {error:.2e}", flush=True)
+            for p in plans:
+                p.free()
+        del stack
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_lists.cuh: which (token, slot) pairs each expert has, worked out by every block for itself.
+ *
+ *   actives    experts that some token chose, ascending: expert[a], pairs order[start[a]] .. order[start[a + 1] - 1], ascending
+ *   groups     columns of one product: up to 8 pairs of one expert; the groups of active a begin at group[a] */
+#ifndef MOII_DECODE_LISTS_CUH
+#define MOII_DECODE_LISTS_CUH
+
+#include "moe_decode_sm90_args.h"
+#include "num.h"
+
+typedef struct lists {
+    int *ids, *count, *expert, *start, *group;
+    unsigned short *slot, *order;
+    float *weights; /* pass 2: of the pairs */
+    int actives, pairs;
+} lists;
+
+MOII_FN lists lists_at(const moe_decode_sm90_args &a, char *shared)
+{
+    lists l;
+    l.ids = (int *)(shared + a.at_ids), l.count = (int *)(shared + a.at_count), l.expert = (int *)(shared + a.at_expert);
+    l.start = (int *)(shared + a.at_start), l.group = (int *)(shared + a.at_group), l.weights = (float *)(shared + a.at_weights);
+    l.slot = (unsigned short *)(shared + a.at_slot), l.order = (unsigned short *)(shared + a.at_order);
+    l.pairs = a.tokens * a.top_k;
+    l.actives = 0;
+    return l;
+}
+
+/* Each pair's place among those of its expert, in order: one warp. */
+MOII_FN void rank_pairs(const lists &l, int lane)
+{
+    for (int base = 0; base < l.pairs; base += 32) {
+        const int i = base + lane, id = i < l.pairs ? l.ids[i] : -1;
+        const unsigned int same = __match_any_sync(0xFFFFFFFFu, id), before = same & ((1u << lane) - 1u);
+        const int held = id >= 0 ? l.count[id] : 0;
+        __syncwarp();
+        if (id >= 0) {
+            l.slot[i] = (unsigned short)(held + __popc(before));
+            if (!before) l.count[id] = held + __popc(same);
+        }
+        __syncwarp();
+    }
+}
+
+MOII_FN int scan(int v, int lane) /* inclusive */
+{
+    for (int step = 1; step < 32; step *= 2) {
+        const int other = __shfl_up_sync(0xFFFFFFFFu, v, step);
+        if (lane >= step) v += other;
+    }
+    return v;
+}
+
+/* Experts with pairs, where their pairs and groups begin; count becomes the beginning: one warp. */
+MOII_FN void list_actives(lists &l, int experts, int lane)
+{
+    int actives = 0, pairs = 0, groups = 0;
+    for (int base = 0; base < experts; base += 32) {
+        const int e = base + lane, n = e < experts ? l.count[e] : 0;
+        const unsigned int found = __ballot_sync(0xFFFFFFFFu, n > 0);
+        if (!found) continue;
+        const int g = (n + DECODE_COLUMNS - 1) / DECODE_COLUMNS, sums = scan(n | g << 16, lane); /* fewer than 2^15 pairs */
+        const int pair = pairs + (sums & 0xFFFF) - n, group = groups + (sums >> 16) - g, at = actives + __popc(found & ((1u << lane) - 1u));
+        if (n > 0) {
+            l.expert[at] = e, l.start[at] = pair, l.group[at] = group;
+            l.count[e] = pair;
+        }
+        const int all = __shfl_sync(0xFFFFFFFFu, sums, 31);
+        pairs += all & 0xFFFF, groups += all >> 16, actives += __popc(found);
+    }
+    if (lane == 0) {
+        l.start[actives] = pairs, l.group[actives] = groups;
+        l.count[experts] = actives;
+    }
+}
+
+/* All threads; the ids are in device memory, and final. */
+MOII_FN void make_lists(lists &l, const moe_decode_sm90_args &a)
+{
+    const int thread = (int)threadIdx.x;
+    for (int i = thread; i < l.pairs; i += DECODE_THREADS) {
+        const int id = __ldcg(a.ids + i);
+        l.ids[i] = id < a.experts ? id : -1;
+        if (a.weights) l.weights[i] = __ldcg(a.weights + i);
+    }
+    for (int e = thread; e < a.experts; e += DECODE_THREADS) l.count[e] = 0;
+    __syncthreads();
+    if (thread < 32) {
+        rank_pairs(l, thread);
+        list_actives(l, a.experts, thread);
+    }
+    __syncthreads();
+    for (int i = thread; i < l.pairs; i += DECODE_THREADS)
+        if (l.ids[i] >= 0) l.order[l.count[l.ids[i]] + l.slot[i]] = (unsigned short)i;
+    l.actives = l.count[a.experts];
+    __syncthreads();
+}
+
+/* Work: (active, tile, group); pass 1 goes through it with the group changing fastest, then the tile; pass 2 has its tiles outside. */
+typedef struct cursor { int active, tile, group, left; } cursor; /* left: groups before pass 2 comes to the next tile */
+
+MOII_FN int groups_of(const lists &l, int active) { return l.group[active + 1] - l.group[active]; }
+
+/* The active whose `tiles` times groups hold item i. */
+MOII_FN int active_at(const lists &l, int tiles, int i)
+{
+    int low = 0, high = l.actives - 1;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (l.group[middle] * tiles <= i) low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}
+
+#endif

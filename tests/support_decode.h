@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * support_decode.h: random problems for moe_decode, their exact results, and how far from them a row may be. */
+#ifndef MOIT_SUPPORT_DECODE_H
+#define MOIT_SUPPORT_DECODE_H
+
+#include "support_gpu.h"
+
+typedef struct shape { int64_t tokens, h, f, experts, top_k; } shape;
+
+typedef struct problem {
+    moi_moe_decode_desc d;
+    moi_moe_decode_args a;
+    void *x, *codes[2], *scales[2]; /* 0: gate_up, 1: down */
+    int32_t *ids;
+    float *weights;
+} problem;
+
+/* Exactly `bytes` bytes, so that the address sanitizer sees a read behind them. */
+void *exact_alloc(int64_t bytes);
+
+/* 3 tokens: all to one expert; more than 1: some slots skipped; experts may repeat. */
+problem problem_make(moi_format f, shape s, moi_dtype x, moi_dtype out);
+void problem_free(problem *p);
+int64_t y_bytes(const problem *p);
+
+/* y in double, without any rounding, and how far FP32 dot products of any order may be from it:
+ * each dot product by (k + 4) eps sum |.| + 2^-100, silu (slope <= 1.1) and its product by 8 eps, u by its rounding to x's type. */
+void exact(const problem *p, double *y, double *bound);
+
+/* Runs the row; on a GPU captured and replayed too.  False where the row does not take this problem (rows of the GPU only). */
+bool run_on(moi_ctx *ctx, const char *row, problem *p, void *y);
+/* Runs the row and holds every output to the exact one: within its bound, or the same NaN or Inf. */
+bool check_row(moi_ctx *ctx, const char *row, problem *p, const double *y, const double *bound);
+/* Row r of the cuda back end, NULL behind the last or where there is no device. */
+const char *gpu_row(const char *op, int r);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_decode_sweep.c: moe_decode over random shapes, batches, formats and routings: bounds, and tokens that do not see each other. */
+#include "support_decode.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { CASES = 600 };
+
+static moi_format format_of(int64_t i)
+{
+    switch (i) {
+    case 0: case 1: return MOI_FORMAT_MXFP8;
+    case 2: return MOI_FORMAT_MXFP4;
+    case 3: return MOI_FORMAT_BF16;
+    case 4: return MOI_FORMAT_BLK128_ACT;
+    default: return MOI_FORMAT_BLK128_WEIGHT;
+    }
+}
+
+typedef enum routing { RANDOM, DISTINCT, ONE_EXPERT, REPEATED, SKIPPED, ROUTINGS } routing;
+
+static void set_routing(moit_rng *rng, problem *p, routing kind)
+{
+    int64_t k = p->d.top_k, e = p->d.experts, one = moit_below(rng, e);
+    for (int64_t i = 0; i < p->a.tokens * k; i++) {
+        int64_t id = moit_below(rng, e);
+        if (kind == DISTINCT) id = (i / k * 7 + i % k) % e;
+        if (kind == ONE_EXPERT) id = one;
+        if (kind == REPEATED && i % k) id = moit_below(rng, 3) ? p->ids[i - 1] : id;
+        if (kind == SKIPPED && moit_below(rng, 3)) id = -1;
+        p->ids[i] = (int32_t)id;
+    }
+}
+
+/* Sizes whose products keep the reference quick; now and then a long row, many tokens, many experts. */
+static problem case_of(moit_rng *rng, int i)
+{
+    static const int64_t long_rows[] = { 1024, 1312, 2048, 2880, 4096 };
+    shape s = { 1 + moit_below(rng, 12), 32 * (1 + moit_below(rng, 5)), 32 * (1 + moit_below(rng, 5)), 1 + moit_below(rng, 12), 1 + moit_below(rng, 8) };
+    if (i % 10 == 3) s.h = long_rows[moit_below(rng, 5)], s.f = 32 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 5;
+    if (i % 10 == 6) s.f = long_rows[moit_below(rng, 5)], s.h = 32 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 5;
+    if (i % 10 == 8) s.tokens = 20 + moit_below(rng, 120), s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32;
+    if (i % 10 == 9) s.experts = 40 + moit_below(rng, 300), s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32, s.top_k = 1 + moit_below(rng, 16);
+    problem p = problem_make(format_of(moit_below(rng, 6)), s, MOI_BF16, moit_below(rng, 2) ? MOI_BF16 : MOI_F32);
+    set_routing(rng, &p, (routing)moit_below(rng, ROUTINGS));
+    return p;
+}
+
+/* All cases where there is a device, else a selection. */
+static bool picked(int i) { return moit_picked((uint64_t)i) && (moit_gpu() || i % 16 == 3 || i % 16 == 8); }
+
+static bool sweep_row(const char *row)
+{
+    for (int r = 0; moit_row("moe_decode", r); r++)
+        if (!strcmp(moit_row("moe_decode", r), row)) return strcmp(row, "moe_decode_ref") != 0;
+    return true;
+}
+
+/* P:decode.bound, over at least 500 cases */
+static void test_sweep(void **state)
+{
+    (void)state;
+    int taken = 0;
+    for (int i = 0; i < CASES; i++) {
+        if (!picked(i)) continue;
+        moit_rng rng = moit_seed("decode sweep", (uint64_t)i);
+        problem p = case_of(&rng, i);
+        int64_t n = p.a.tokens * p.d.hidden;
+        double *y = calloc((size_t)n + 1, sizeof *y), *bound = calloc((size_t)n + 1, sizeof *bound);
+        exact(&p, y, bound);
+        for (int r = 0; moit_any_row("moe_decode", r); r++)
+            if (sweep_row(moit_any_row("moe_decode", r))) taken += check_row(moit_ctx(0), moit_any_row("moe_decode", r), &p, y, bound);
+        free(y), free(bound);
+        problem_free(&p);
+    }
+    assert_true(taken > 0);
+}
+
+/* One token of the problem, by itself. */
+static problem alone(const problem *p, int64_t t)
+{
+    problem one = *p;
+    int64_t x_bytes = moi_row_bytes(p->d.x, p->d.hidden), k = p->d.top_k;
+    one.a.tokens = 1;
+    one.x = exact_alloc(x_bytes), one.ids = exact_alloc(4 * k), one.weights = exact_alloc(4 * k);
+    memcpy(one.x, (char *)p->x + t * x_bytes, (size_t)x_bytes);
+    memcpy(one.ids, p->ids + t * k, 4 * (size_t)k);
+    memcpy(one.weights, p->weights + t * k, 4 * (size_t)k);
+    one.a.x = one.x, one.a.ids = one.ids, one.a.weights = one.weights;
+    return one;
+}
+
+/* P:decode.batch: a token alone gets the bits that it gets in a batch; NaN in another token's x changes nothing but that token. */
+static void test_tokens_apart(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 150; i++) {
+        if (!picked(i)) continue;
+        for (int r = 0; moit_any_row("moe_decode", r); r++) {
+            moit_rng rng = moit_seed("decode apart", (uint64_t)i);
+            problem p = case_of(&rng, i);
+            int64_t row_bytes = moi_row_bytes(p.d.out, p.d.hidden), t = moit_below(&rng, p.a.tokens), sick = moit_below(&rng, p.a.tokens);
+            char *whole = moit_alloc(y_bytes(&p)), *again = moit_alloc(y_bytes(&p)), *single = moit_alloc(row_bytes);
+            if (sweep_row(moit_any_row("moe_decode", r)) && run_on(moit_ctx(0), moit_any_row("moe_decode", r), &p, whole)) {
+                problem one = alone(&p, t);
+                run_on(moit_ctx(0), moit_any_row("moe_decode", r), &one, single);
+                assert_memory_equal(single, whole + t * row_bytes, (size_t)row_bytes);
+                free(one.x), free(one.ids), free(one.weights);
+                bool chosen = false;
+                for (int64_t s = 0; s < p.d.top_k; s++) chosen |= p.ids[sick * p.d.top_k + s] >= 0;
+                moi_encode(p.d.x, (char *)p.x + sick * moi_row_bytes(p.d.x, p.d.hidden), moit_below(&rng, p.d.hidden), NAN);
+                run_on(moit_ctx(0), moit_any_row("moe_decode", r), &p, again);
+                for (int64_t j = 0; j < p.d.hidden && chosen; j++) assert_true(isnan(moi_decode(p.d.out, again + sick * row_bytes, j)));
+                memcpy(again + sick * row_bytes, whole + sick * row_bytes, (size_t)row_bytes);
+                assert_memory_equal(again, whole, (size_t)y_bytes(&p));
+            }
+            moit_free(whole), moit_free(again), moit_free(single);
+            problem_free(&p);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_sweep), cmocka_unit_test(test_tokens_apart) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
