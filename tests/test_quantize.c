@@ -358,6 +358,33 @@ static void test_eight_bits(void **state)
         if (ran[r] == 0) fail_msg("%s takes none of the cases that matter", moit_any_row("quantize", r));
 }
 
+/* Groups long and wide enough that rows of the GPU make more than one strip of 128 rows after another, whose columns are cut anywhere. */
+static void test_long_groups(void **state)
+{
+    (void)state;
+    static const int64_t cuts[][6] = { { 0, 70, 70, 333, 1001, 1600 }, { 0, 5, 12, 40, 1500, 1560 }, { 0, 129, 257, 600, 611, 1616 } };
+    const moi_format formats[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_BLK128_ACT };
+    for (int k = 0; k < 6; k++) {
+        if (!moit_picked((uint64_t)k)) continue;
+        moi_format f = formats[k / 3];
+        f.layout = k % 2 ? MOI_LAYOUT_COL : MOI_LAYOUT_ROW;
+        fixture ref = { .in = MOI_BF16, .f = { f, f }, .want = k % 3 ? 3 : 2, .rows = k % 3 == 2 ? 1616 : 1600, .cols = 3584, .batch = 1, .groups = 5,
+                        .offsets = cuts[k % 3] };
+        make_input(&ref, (uint64_t)k + 2000, k % 2);
+        make_outputs(&ref);
+        quantize(&ref, "quantize_ref");
+        for (int r = 0; moit_any_row("quantize", r); r++) {
+            fixture out = ref;
+            make_outputs(&out);
+            if (quantize(&out, moit_any_row("quantize", r)))
+                for (int side = 0; side < 2; side++)
+                    if (ref.want & 1u << side) same(&ref, &out, side, moit_any_row("quantize", r));
+            free_outputs(&out);
+        }
+        free_outputs(&ref), moit_free(ref.x);
+    }
+}
+
 /* Scales between the groups and behind the last are 0, so that the bytes are the same each time. */
 static void test_unowned_scales(void **state)
 {
@@ -483,7 +510,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden), cmocka_unit_test(test_formats), cmocka_unit_test(test_directions),
-        cmocka_unit_test(test_groups), cmocka_unit_test(test_eight_bits), cmocka_unit_test(test_unowned_scales), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_groups), cmocka_unit_test(test_eight_bits), cmocka_unit_test(test_long_groups),
+        cmocka_unit_test(test_unowned_scales), cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,6 +230,8 @@ static void test_fused(void **state)
         { 300, 256, 3, mx, mx, bf, MOI_BF16, 3 },  { 129, 128, 0, tiled, tiled, bf, MOI_BF16, 3 }, { 260, 128, 5, tiled, mx5, f32, MOI_F32, 3 },
         { 131, 256, 2, blk, blk, bf, MOI_BF16, 3 }, { 40, 128, 0, mx5, mx5, mx, MOI_BF16, 3 },  { 140, 128, 4, blk, blk_col, blk, MOI_F32, 3 },
         { 64, 384, 0, mx, mx, in5, MOI_BF16, 1 },  { 96, 128, 3, mx, mx, bf, MOI_F32, 2 },     { 33, 128, 0, tiled, mx, f32, MOI_BF16, 3 },
+        /* so many that a block of the GPU makes several, one after another */
+        { 800, 3584, 3, mx, mx, bf, MOI_BF16, 3 }, { 1200, 3584, 0, tiled, mx, bf, MOI_BF16, 3 },
     };
     for (int i = 0; moit_any_row("swiglu", i); i++)
         for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) fused_case(moit_any_row("swiglu", i), &cases[n], n);

@@ -20,6 +20,7 @@ struct moii_gpu_module {
     char defines[MOII_DEFINES];
     moii_cumodule module;
     moii_cufunction function;
+    int shared_bytes; /* dynamic ones that it may be launched with: the most that a plan wanted */
     moii_gpu_module *next;
 };
 
@@ -111,13 +112,14 @@ static moi_status get_missing(moi_ctx *ctx, moii_gpu_kernel *kernels, int count)
     return status;
 }
 
-static moi_status set_limits(const moii_gpu *gpu, const moii_gpu_kernel *k)
+static moi_status set_limits(const moii_gpu *gpu, const moii_gpu_kernel *k, moii_gpu_module *m)
 {
-    enum { WITHOUT_ASKING = 48 * 1024 };
     MOII_REQUIRE(k->shared_bytes <= gpu->shared_bytes, MOI_ERR_UNSUPPORTED, "cuda: %s needs %d bytes of shared memory, the device has %d",
                  k->kernel->stem, k->shared_bytes, gpu->shared_bytes);
-    if (k->shared_bytes > WITHOUT_ASKING)
+    if (k->shared_bytes > m->shared_bytes) { /* with the static ones it may be more than the 48 KB that need no asking */
         MOII_CUDA(&gpu->driver, cuFuncSetAttribute, (k->function, MOII_CU_FUNC_DYNAMIC_SHARED_BYTES, k->shared_bytes));
+        m->shared_bytes = k->shared_bytes;
+    }
     if (k->most_shared) MOII_CUDA(&gpu->driver, cuFuncSetAttribute, (k->function, MOII_CU_FUNC_SHARED_CARVEOUT, 100));
     if (k->large_cluster) MOII_CUDA(&gpu->driver, cuFuncSetAttribute, (k->function, MOII_CU_FUNC_NON_PORTABLE_CLUSTER, 1));
     return MOI_OK;
@@ -131,8 +133,9 @@ moi_status moii_gpu_prepare(moi_ctx *ctx, moii_gpu_kernel *kernels, int count)
     pthread_mutex_lock(&gpu->lock);
     moi_status status = get_missing(ctx, kernels, count);
     for (int i = 0; i < count && !status; i++) {
-        kernels[i].function = find(gpu, &kernels[i])->function;
-        status = set_limits(gpu, &kernels[i]);
+        moii_gpu_module *m = find(gpu, &kernels[i]);
+        kernels[i].function = m->function;
+        status = set_limits(gpu, &kernels[i], m);
     }
     pthread_mutex_unlock(&gpu->lock);
     moii_gpu_leave(gpu, pushed);

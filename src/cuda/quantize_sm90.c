@@ -9,21 +9,26 @@
 #include "tile8.h"
 
 /* What one variant of the kernel is compiled for. */
-typedef struct shape { bool bf16; int row_kind, row_elem, col_kind, col_elem; } shape;
+typedef struct shape { bool bf16; int row_kind, row_elem, col_kind, col_elem; bool ragged; } shape;
 
 static void defines_for(const shape *s, char defines[MOII_DEFINES])
 {
-    snprintf(defines, MOII_DEFINES, "BF16=%d ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d", s->bf16, s->row_kind, s->row_elem, s->col_kind,
-             s->col_elem);
+    snprintf(defines, MOII_DEFINES, "BF16=%d ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d RAGGED=%d", s->bf16, s->row_kind, s->row_elem,
+             s->col_kind, s->col_elem, s->ragged);
 }
 
 /* Both directions of one format, or either alone: the mixtures a caller may ask for besides are made of the same code. */
-enum { SIDES = 3, KINDS = 3, ELEMS = 2, INPUTS = 2, VARIANTS = SIDES * KINDS * ELEMS * INPUTS };
+enum { SIDES = 3, KINDS = 3, ELEMS = 2, INPUTS = 2, WHOLE = SIDES * KINDS * ELEMS * INPUTS, RAGGED_SIDES = 2, RAGGED_KINDS = 2,
+       VARIANTS = WHOLE + RAGGED_SIDES * RAGGED_KINDS * ELEMS * INPUTS };
 static void variant(int i, char defines[MOII_DEFINES])
 {
     static const int elems[] = { ELEM_E4M3, ELEM_E5M2 };
-    int side = i % SIDES, kind = TILE_MX32 + i / SIDES % KINDS, elem = elems[i / SIDES / KINDS % ELEMS];
-    shape s = { i / SIDES / KINDS / ELEMS, side == 1 ? TILE_NONE : kind, side == 1 ? 0 : elem, side == 0 ? TILE_NONE : kind, side == 0 ? 0 : elem };
+    bool ragged = i >= WHOLE;
+    if (ragged) i -= WHOLE;
+    int sides = ragged ? RAGGED_SIDES : SIDES, kinds = ragged ? RAGGED_KINDS : KINDS;
+    int side = i % sides + ragged, kind = TILE_MX32 + i / sides % kinds, elem = elems[i / sides / kinds % ELEMS];
+    shape s = { i / sides / kinds / ELEMS, side == 1 ? TILE_NONE : kind, side == 1 ? 0 : elem, side == 0 ? TILE_NONE : kind, side == 0 ? 0 : elem,
+                ragged };
     defines_for(&s, defines);
 }
 
@@ -60,21 +65,36 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
+typedef struct state { moii_gpu_kernel kernel; int units, blocks_at_once; bool ragged; } state;
+
 static void unplan(moi_plan *plan) { free(plan->state); }
 
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_quantize_desc *d = &plan->desc.quantize;
-    moii_gpu_kernel *k = calloc(1, sizeof *k);
+    state *k = calloc(1, sizeof *k);
     MOII_REQUIRE(k, MOI_ERR_NOMEM, "quantize plan: no memory");
     plan->state = k;
     plan->unplan = unplan;
     shape s = { .bf16 = d->in == MOI_BF16 };
     if (d->want & MOI_WANT_ROWWISE) s.row_kind = moii_tile8_kind(&d->rowwise), s.row_elem = (int)d->rowwise.elem;
     if (d->want & MOI_WANT_COLWISE) s.col_kind = moii_tile8_kind(&d->colwise), s.col_elem = (int)d->colwise.elem;
-    k->kernel = &kernel;
-    defines_for(&s, k->defines);
-    return moii_gpu_prepare(plan->ctx, k, 1);
+    s.ragged = s.col_kind != TILE_NONE && d->groups > 0;
+    k->units = QUANTIZE_SM90_UNITS(s.bf16, s.row_kind, s.col_kind, s.ragged), k->blocks_at_once = s.bf16 ? 3 : 2, k->ragged = s.ragged;
+    k->kernel.kernel = &kernel;
+    k->kernel.shared_bytes = QUANTIZE_SM90_SLOTS(s.bf16, s.ragged) * TILE8_SLOT_BYTES;
+    defines_for(&s, k->kernel.defines);
+    return moii_gpu_prepare(plan->ctx, &k->kernel, 1);
+}
+
+/* With groups a block makes some strips, one below the other: neither so few that columns leave in pieces, nor so many that what blocks write at
+ * a time lies far apart. */
+static int64_t depth_of(const moi_plan *plan, int64_t strips, int64_t across)
+{
+    enum { DEEP = 32, BEST = 16 };
+    const state *k = plan->state;
+    int64_t depth = moii_tile8_depth(strips, across, (int64_t)moii_gpu_of(plan->ctx)->sms * k->blocks_at_once);
+    return depth > DEEP ? BEST : depth;
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -89,12 +109,14 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     a.vectors = moi_row_bytes(d->in, a.in_ld) % 16 == 0 && (d->batch == 1 || a.in_bytes % 16 == 0);
     if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, a.rows, a.cols, 0);
     if (d->want & MOI_WANT_COLWISE) a.col = moii_tile8_side(&d->colwise, &in->colwise, a.cols, a.rows, a.groups);
+    const state *k = plan->state;
     int64_t across = moii_ceil_div(a.cols, MOII_TILE), strips = moii_tile8_strips(a.rows, a.groups);
-    a.strips = (unsigned int)strips, a.across = (unsigned int)across;
-    a.one_matrix = d->batch == 1;
+    int64_t depth = k->ragged ? depth_of(plan, strips, across) : k->units;
+    a.strips = (unsigned int)strips, a.depth = (unsigned int)depth, a.across = (unsigned int)across, a.batch = (unsigned int)d->batch;
     set_divisor(across, &a.across_magic, &a.across_shift);
-    moii_gpu_launch launch = { .grid = { d->batch * strips * across + (a.groups > 0 ? across : 0) }, .threads = MOII_TILE_THREADS };
-    return moii_gpu_run(plan, plan->state, &launch, &a, stream);
+    moii_gpu_launch launch = { .grid = { (d->batch * moii_ceil_div(strips, depth) + k->ragged) * across }, .threads = k->units * MOII_TILE_THREADS,
+                               .shared_bytes = k->kernel.shared_bytes };
+    return moii_gpu_run(plan, &k->kernel, &launch, &a, stream);
 }
 
 static const moii_kernel *const kernels[] = { &kernel, NULL };

@@ -9,27 +9,37 @@
 #include "tile8.h"
 
 /* What one variant of the kernel is compiled for. */
-typedef struct shape { int in, wide; bool out_bf16; int row_kind, row_elem, col_kind, col_elem; } shape;
+typedef struct shape { int in, wide; bool out_bf16; int row_kind, row_elem, col_kind, col_elem; bool ragged; } shape;
 
 static void defines_for(const shape *s, bool backward, char defines[MOII_DEFINES])
 {
-    snprintf(defines, MOII_DEFINES, "BACKWARD=%d IN_ELEM=%d IN_BYTES=%d IN_WIDE=%d OUT_BF16=%d ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d", backward,
-             s->in, s->in == ELEM_F32 ? 4 : s->in == ELEM_BF16 ? 2 : 1, s->wide, s->out_bf16, s->row_kind, s->row_elem, s->col_kind, s->col_elem);
+    snprintf(defines, MOII_DEFINES, "BACKWARD=%d IN_ELEM=%d IN_BYTES=%d IN_WIDE=%d OUT_BF16=%d ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d RAGGED=%d",
+             backward, s->in, s->in == ELEM_F32 ? 4 : s->in == ELEM_BF16 ? 2 : 1, s->wide, s->out_bf16, s->row_kind, s->row_elem, s->col_kind,
+             s->col_elem, s->ragged);
 }
 
 /* Those of training first; the mixtures a caller may ask for besides are made of the same code. */
 static const shape shapes[] = {
-    { ELEM_BF16, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3 },
-    { ELEM_BF16, 0, true, TILE_MX32, ELEM_E4M3, TILE_NONE, 0 },
-    { ELEM_BF16, 0, true, TILE_NONE, 0, TILE_MX32, ELEM_E4M3 },
-    { ELEM_BF16, 0, true, TILE_MX32, ELEM_E5M2, TILE_MX32, ELEM_E5M2 },
-    { ELEM_BF16, 0, true, TILE_BLK128, ELEM_E4M3, TILE_BLK128, ELEM_E4M3 },
-    { ELEM_BF16, 0, true, TILE_BLK128, ELEM_E4M3, TILE_NONE, 0 },
-    { ELEM_BF16, 0, true, TILE_NONE, 0, TILE_BLK128, ELEM_E4M3 },
-    { ELEM_F32, 0, false, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3 },
-    { ELEM_F32, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3 },
-    { ELEM_E4M3, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3 },
-    { ELEM_E4M3, 1, true, TILE_BLK128, ELEM_E4M3, TILE_BLK128, ELEM_E4M3 },
+    { ELEM_BF16, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, false },
+    { ELEM_BF16, 0, true, TILE_MX32, ELEM_E4M3, TILE_NONE, 0, false },
+    { ELEM_BF16, 0, true, TILE_NONE, 0, TILE_MX32, ELEM_E4M3, false },
+    { ELEM_BF16, 0, true, TILE_MX32, ELEM_E5M2, TILE_MX32, ELEM_E5M2, false },
+    { ELEM_BF16, 0, true, TILE_BLK128, ELEM_E4M3, TILE_BLK128, ELEM_E4M3, false },
+    { ELEM_BF16, 0, true, TILE_BLK128, ELEM_E4M3, TILE_NONE, 0, false },
+    { ELEM_BF16, 0, true, TILE_NONE, 0, TILE_BLK128, ELEM_E4M3, false },
+    { ELEM_F32, 0, false, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, false },
+    { ELEM_F32, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, false },
+    { ELEM_E4M3, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, false },
+    { ELEM_E4M3, 1, true, TILE_BLK128, ELEM_E4M3, TILE_BLK128, ELEM_E4M3, false },
+    { ELEM_BF16, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, true },
+    { ELEM_BF16, 0, true, TILE_NONE, 0, TILE_MX32, ELEM_E4M3, true },
+    { ELEM_BF16, 0, true, TILE_MX32, ELEM_E5M2, TILE_MX32, ELEM_E5M2, true },
+    { ELEM_BF16, 0, true, TILE_BLK128, ELEM_E4M3, TILE_BLK128, ELEM_E4M3, true },
+    { ELEM_BF16, 0, true, TILE_NONE, 0, TILE_BLK128, ELEM_E4M3, true },
+    { ELEM_F32, 0, false, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, true },
+    { ELEM_F32, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, true },
+    { ELEM_E4M3, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, true },
+    { ELEM_E4M3, 1, true, TILE_BLK128, ELEM_E4M3, TILE_BLK128, ELEM_E4M3, true },
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 static void variant(int i, char defines[MOII_DEFINES]) { defines_for(&shapes[i / 2], i % 2, defines); }
@@ -75,11 +85,22 @@ static moi_status plan_it(moi_plan *plan)
     shape s = { .in = (int)d->in.elem, .wide = moii_format_scale(&d->in) == MOI_F32, .out_bf16 = d->out == MOI_BF16 };
     if (d->want & MOI_WANT_ROWWISE) s.row_kind = moii_tile8_kind(&d->rowwise), s.row_elem = (int)d->rowwise.elem;
     if (d->want & MOI_WANT_COLWISE) s.col_kind = moii_tile8_kind(&d->colwise), s.col_elem = (int)d->colwise.elem;
+    s.ragged = s.col_kind != TILE_NONE && d->groups > 0;
     for (int i = 0; i < 2; i++) {
         k[i].kernel = &kernel;
+        k[i].shared_bytes = SWIGLU_SM90_SLOTS(s.in == ELEM_BF16, s.out_bf16) * TILE8_SLOT_BYTES;
         defines_for(&s, i, k[i].defines);
     }
     return moii_gpu_prepare(plan->ctx, k, 2);
+}
+
+/* How many strips a block makes.  With groups they lie below one another; else all blocks have one of the same rows at a time, and where there is
+ * work for many rounds of blocks, two are as good as many. */
+static int64_t depth_of(const moi_plan *plan, int64_t strips, int64_t stripes)
+{
+    enum { BLOCKS_AT_ONCE = 2, DEEP = 16, BEST = 2 };
+    int64_t depth = moii_tile8_depth(strips, stripes, (int64_t)moii_gpu_of(plan->ctx)->sms * BLOCKS_AT_ONCE);
+    return depth > DEEP && !plan->desc.swiglu.groups ? BEST : depth;
 }
 
 static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bool backward, moi_stream stream)
@@ -95,7 +116,11 @@ static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bo
     if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, in->rows, columns, 0);
     if (d->want & MOI_WANT_COLWISE) a.col = moii_tile8_side(&d->colwise, &in->colwise, columns, in->rows, a.cut.groups);
     if (in->rows == 0 && !a.cut.groups) return MOI_OK;
-    moii_gpu_launch launch = { .grid = { d->width / MOII_TILE, moii_tile8_strips(in->rows, a.cut.groups) + (a.cut.groups > 0) }, .threads = MOII_TILE_THREADS };
+    int64_t strips = moii_tile8_strips(in->rows, a.cut.groups), stripes = d->width / MOII_TILE, depth = depth_of(plan, strips, stripes);
+    int64_t parts = moii_ceil_div(strips, depth);
+    a.strips = (unsigned int)strips;
+    a.apart = (unsigned int)(a.cut.groups ? depth : 1), a.step = (unsigned int)(a.cut.groups ? 1 : parts);
+    moii_gpu_launch launch = { .grid = { stripes, parts + (a.cut.groups > 0) }, .threads = MOII_TILE_THREADS, .shared_bytes = k[backward].shared_bytes };
     return moii_gpu_run(plan, &k[backward], &launch, &a, stream);
 }
 

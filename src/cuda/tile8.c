@@ -30,3 +30,15 @@ int64_t moii_tile8_strips(int64_t rows, int64_t groups)
 {
     return groups ? rows / MOII_TILE + groups + 1 : moii_ceil_div(rows, MOII_TILE);
 }
+
+int64_t moii_tile8_depth(int64_t strips, int64_t stripes, int64_t at_once)
+{
+    int64_t most = moii_min(strips, 4 * at_once / moii_max(stripes, 1) + 4), best = strips;
+    double least = 0;
+    for (int64_t parts = 1; parts <= most; parts++) { /* time: rounds of blocks that begin and end together */
+        int64_t depth = moii_ceil_div(strips, parts), rounds = moii_ceil_div(stripes * moii_ceil_div(strips, depth), at_once);
+        double time = (double)rounds * ((double)depth + 0.5);
+        if (parts == 1 || time < least) least = time, best = depth;
+    }
+    return moii_max(best, 1);
+}

@@ -14,5 +14,8 @@ int moii_tile8_kind(const moi_format *format);
 tile8_side moii_tile8_side(const moi_format *format, const moi_result *out, int64_t rows, int64_t cols, int64_t groups);
 /* How many strips of 128 rows there are at most. */
 int64_t moii_tile8_strips(int64_t rows, int64_t groups);
+/* How many strips a block makes one below the other, where `stripes` columns of tiles stand beside one another and the device has
+ * `at_once` blocks at a time: so that all end at about the same time. */
+int64_t moii_tile8_depth(int64_t strips, int64_t stripes, int64_t at_once);
 
 #endif

@@ -2,14 +2,22 @@
  *
  * quantize_sm90: moi_quantize_run to 8-bit elements, either direction or both from one read, in tiles of 128 x 128 values.
  *
- *   defines   BF16: 1, or 0 where the values are FP32; ROW_KIND, COL_KIND: TILE_...; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2
- *   grid      one per 128 columns that clears, if there are groups; then a block for each tile, those of a strip of 128 rows after each other
- *   threads   256, a square of 8 x 8 values each, all of them read before anything else is done; tile8.cuh says who has what, and makes
- *             codes and scales of them.
+ *   defines   BF16: 1, or 0 where the values are FP32; ROW_KIND, COL_KIND: TILE_...; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2;
+ *             RAGGED: 1 where groups cut the rows
+ *   grid      RAGGED: one per 128 columns that clears; then a block for each tile, those beside one another first (columns alone: for two
+ *             tiles one below the other; RAGGED: for `depth` strips)
+ *   threads   256 for each tile that a block makes at a time, a square of 8 x 8 values each, all of them read before anything else is done;
+ *             tile8.cuh says who has what, and makes codes and scales of them.
+ *   shared    dynamic: RAGGED and BF16, the tile below
  */
 #include "quantize_sm90_args.h"
 
 #define TILE_BF16 BF16
+#define TILE_REPEATED
+/* Columns alone: of two tiles at a time, so that they leave in pieces of 256 bytes.  With groups: tile after tile downward, so that they
+ * leave in whole pieces; what is read for the next is on its way meanwhile, unless it is FP32, which would take too much shared memory. */
+#define TILE_UNITS QUANTIZE_SM90_UNITS(BF16, ROW_KIND, COL_KIND, RAGGED)
+#define TILE_SLOTS QUANTIZE_SM90_SLOTS(BF16, RAGGED)
 #include "tile8.cuh"
 
 #if BF16
@@ -18,19 +26,22 @@
 #define SIZE 4
 #endif
 
-/* ---- tiles ---- */
-
-/* The i-th tile; false: its strip has no rows.  i / across by a multiplication. */
-MOII_FN bool find_tile(const quantize_sm90_args &a, const tile8_cut &cut, unsigned int i, tile *t)
+/* Where block i begins: t's matrix and columns; returns how many blocks come before it in its columns.  i / across by a multiplication. */
+MOII_FN unsigned int find_stripe(const quantize_sm90_args &a, unsigned int i, tile *t)
 {
-    unsigned int strip = a.across_magic ? __umulhi(i, a.across_magic) >> a.across_shift : i;
-    const unsigned int col = i - strip * a.across;
+    unsigned int q = a.across_magic ? __umulhi(i, a.across_magic) >> a.across_shift : i;
+    const unsigned int col = i - q * a.across;
     t->matrix = 0;
-    if (a.one_matrix == 0) t->matrix = strip / a.strips, strip -= (unsigned int)t->matrix * a.strips;
+    if (a.batch > 1) {
+        const unsigned int above = q / a.batch;
+        t->matrix = q - above * a.batch, q = above;
+    }
     t->c0 = (long long)col * TILE;
     t->cols = (int)min(a.cols - t->c0, (long long)TILE);
-    return find_strip(cut, strip, t);
+    return q;
 }
+
+/* ---- reading ---- */
 
 MOII_FN uint4 load16(const void *p)
 {
@@ -57,7 +68,7 @@ static __device__ __noinline__ uint4 load_edge(const char *p, int count)
 
 MOII_FN void load_square(const quantize_sm90_args &a, const tile &t, line v[8])
 {
-    const int lane = threadIdx.x % 32, row0 = threadIdx.x / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
+    const int lane = thread_index() % 32, row0 = thread_index() / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
     const char *from = (const char *)a.in + t.matrix * a.in_bytes + ((t.r0 + row0) * a.in_ld + t.c0 + col0) * SIZE;
     const long long step = a.in_ld * SIZE;
     if (a.vectors && t.rows == TILE && t.cols == TILE) {
@@ -84,24 +95,80 @@ MOII_FN void load_square(const quantize_sm90_args &a, const tile &t, line v[8])
     }
 }
 
-#define ONE_SIDE (ROW_KIND == TILE_NONE || COL_KIND == TILE_NONE)
-/* Fewer blocks to an SM where the registers would spill. */
-#define MANY_REGISTERS (ROW_KIND == TILE_BLK128 || COL_KIND == TILE_BLK128 || (__CUDA_ARCH__ >= 1000 && ROW_KIND == TILE_SQUARE))
-#define BLOCKS_BF16 (ONE_SIDE ? 4 : MANY_REGISTERS ? 2 : 3)
-#define BLOCKS_F32 (__CUDA_ARCH__ >= 1000 && !ONE_SIDE ? 1 : 2)
-extern "C" __global__ void __launch_bounds__(256, BF16 ? BLOCKS_BF16 : BLOCKS_F32) quantize_sm90(const __grid_constant__ quantize_sm90_args a)
+#if RAGGED
+MOII_FN void fetch_square(const quantize_sm90_args &a, const tile &t)
 {
-    __shared__ shared_memory s;
+#if TILE_SLOTS
+    const int lane = thread_index() % 32, row0 = thread_index() / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
+    const char *from = (const char *)a.in + t.matrix * a.in_bytes + ((t.r0 + row0) * a.in_ld + t.c0 + col0) * SIZE;
+    const long long step = a.in_ld * SIZE;
+    if (!a.vectors) return;
+    const int bytes = min(max(t.cols - col0, 0), 8) * SIZE, rows = bytes ? t.rows - row0 : 0;
+#pragma unroll
+    for (int p = 0; p < 8; p++) fetch16(p, p < rows ? from + p * step : (const char *)a.in, p < rows ? bytes : 0);
+#endif
+}
+
+MOII_FN void take_square(const quantize_sm90_args &a, const tile &t, line v[8])
+{
+#if TILE_SLOTS
+    if (a.vectors) {
+        fetched();
+#pragma unroll
+        for (int p = 0; p < 8; p++) v[p] = slot16(p);
+        return;
+    }
+#endif
+    load_square(a, t, v);
+}
+
+MOII_FN void do_ragged(const quantize_sm90_args &a)
+{
+    way *const ways = units->ways;
     const tile8_cut cut = { a.offsets, a.rows, a.groups };
-    tile t;
-    const unsigned int clears = a.groups ? a.across : 0; /* blocks that clear: first, as they take long */
-    if (blockIdx.x < clears) {
-        t.matrix = 0, t.c0 = (long long)blockIdx.x * TILE;
+    tile t = { };
+    line v[8];
+    if (blockIdx.x < a.across) { /* blocks that clear: first, as they take long */
+        t.c0 = (long long)blockIdx.x * TILE;
         clear(cut, a.row, a.col, t);
         return;
     }
-    if (!find_tile(a, cut, blockIdx.x - clears, &t)) return;
+    const unsigned int lo = find_stripe(a, blockIdx.x - a.across, &t) * a.depth, stop = min(lo + a.depth, a.strips);
+    begin(cut, t, lo, stop, 1, ways, 0);
+    if (ways[0].t.rows == 0) return;
+    fetch_square(a, ways[0].t);
+#pragma unroll 1
+    for (int now = 0;; now = (now + 1) % 4) {
+        const int next = (now + 1) % 4;
+        take_square(a, ways[now].t, v);
+        const bool last = ways[next].t.rows == 0;
+        if (!last) {
+            fetch_square(a, ways[next].t);
+            if (thread_index() == 0) note(&ways[(now + 2) % 4], below(cut, ways[next], 1), 0);
+        }
+        put_tile(a.row, a.col, ways[now].t, v, last, ways[now].t.rows == TILE, 0);
+        if (last) return;
+    }
+}
+#endif
+
+#define ONE_SIDE (ROW_KIND == TILE_NONE || COL_KIND == TILE_NONE)
+/* Fewer blocks to an SM where the registers would spill. */
+#define MANY_REGISTERS (__CUDA_ARCH__ >= 1000 && (ROW_KIND != TILE_MX32 || COL_KIND != TILE_MX32))
+#define BLOCKS_BF16 (TILE_UNITS > 1 ? 2 : ONE_SIDE && !RAGGED ? 4 : MANY_REGISTERS ? 2 : 3)
+#define BLOCKS_F32 (__CUDA_ARCH__ >= 1000 && !ONE_SIDE ? 1 : 2)
+extern "C" __global__ void __launch_bounds__(256 * TILE_UNITS, BF16 ? BLOCKS_BF16 : BLOCKS_F32)
+quantize_sm90(const __grid_constant__ quantize_sm90_args a)
+{
+#if RAGGED
+    do_ragged(a);
+#else
+    const tile8_cut cut = { a.offsets, a.rows, a.groups };
+    way w;
     line v[8];
-    load_square(a, t, v);
-    put_tile(a.row, a.col, t, v, &s);
+    const unsigned int strip = find_stripe(a, blockIdx.x, &w.t) * TILE_UNITS;
+    find_strip(cut, strip + unit_index(), &w);
+    load_square(a, w.t, v);
+    put_tile(a.row, a.col, w.t, v, true, a.rows - (long long)strip * TILE >= TILE_UNITS * TILE, 0);
+#endif
 }

@@ -4,15 +4,17 @@
  * row-wise, column-wise or both.  The kernel that includes it has read or computed the values.
  *
  *   defines   TILE_BF16: 1, or 0 where the values are FP32; ROW_KIND, COL_KIND: TILE_...; ROW_ELEM, COL_ELEM: ELEM_E4M3 or
- *             ELEM_E5M2
- *   threads   256.  Warp w, lane l: rows 16 w + 8 (l / 16) + 0..7, columns 8 (l % 16) + 0..7: an 8 x 8 square in registers.  Four
+ *             ELEM_E5M2; RAGGED: 1 where groups cut the rows; TILE_RINGS: of how many matrices a block makes tiles by turns;
+ *             TILE_UNITS: 2 where a block makes two tiles at a time, one below the other (not RAGGED); TILE_SLOTS: how many
+ *             16 bytes of what comes next each thread has in dynamic shared memory
+ *   threads   256, for each unit.  Warp w, lane l: rows 16 w + 8 (l / 16) + 0..7, columns 8 (l % 16) + 0..7: an 8 x 8 square in registers.  Four
  *             lanes share a row's block of 32, sixteen its block of 128; two warps share a column's block of 32, eight its block
  *             of 128.
- *   strips    With groups, group g owns the strips from offsets[g] / 128 + g, so that no strip crosses a boundary.
+ *   strips    With groups (RAGGED), group g owns the strips from offsets[g] / 128 + g, so that no strip crosses a boundary.
  *   shared    turned: the tile's column-wise codes, [column][row], in chunks of 8 rows; chunk k of column c stands at
  *             k ^ (c / 8), which keeps both the writing (8 bytes) and the reading (words of a column) free of bank conflicts.
  *             tops: largest magnitudes per warp and column.  scales: what leaves as scales, [block][row]; FP32 ones as bits, as
- *             a float's NaN may change its bits on the way.
+ *             a float's NaN may change its bits on the way.  carry: RAGGED, the last 32 codes of the columns of the strip above.
  *   NaN, Inf  make the inverse NaN, and the conversion of NaN is the code that the contract wants.
  */
 #ifndef MOII_TILE8_CUH
@@ -23,12 +25,27 @@
 
 #define TILE 128
 #define WARPS 8
+#ifndef RAGGED
+#define RAGGED 0
+#endif
+#ifndef TILE_RINGS
+#define TILE_RINGS 1
+#endif
+#ifndef TILE_UNITS
+#define TILE_UNITS 1
+#endif
+#ifndef TILE_SLOTS
+#define TILE_SLOTS 0
+#endif
+/* Words of tops: pairs of BF16 stay pairs. */
+#define TOPS (TILE_BF16 ? TILE / 2 : TILE)
 
 typedef struct tile {
     long long matrix, r0, c0; /* r0: first row */
     int rows, cols;           /* valid ones */
     long long block;          /* of the column side: the strip's first */
     bool owned;               /* by a group, or there are none */
+    long long from;           /* RAGGED: the first row of those that the block makes */
 } tile;
 
 #if TILE_BF16
@@ -45,9 +62,34 @@ typedef struct shared_memory {
 #if COL_KIND != TILE_NONE
     unsigned long long turned[TILE][16];
 #endif
-    __align__(16) unsigned int tops[WARPS][TILE];
+#if RAGGED
+    __align__(16) unsigned long long carry[TILE_RINGS][TILE][4];
+#endif
+    __align__(16) unsigned int tops[WARPS][TOPS];
+#if COL_KIND == TILE_BLK128
+    unsigned int inverse[TILE]; /* per column, what values are multiplied by */
+#endif
     shared_scales row, col;
 } shared_memory;
+
+/* A unit makes the tiles of 128 columns, one after the other.  Where it is stands in shared memory, for the sake of registers. */
+typedef struct way {
+    tile t;
+#if TILE_RINGS > 1
+    tile twin;                 /* further right */
+#endif
+    long long end;             /* of the group */
+    unsigned int strip, group; /* of t */
+    unsigned int stop;         /* no strip from here on */
+} way;
+
+/* What each of the block's units of 256 threads has to itself. */
+typedef struct unit_memory {
+    shared_memory s;
+    way ways[4]; /* one more than it seems: put_tile may still be reading the last */
+} unit_memory;
+
+__shared__ unit_memory units[TILE_UNITS];
 
 /* ---- values ---- */
 
@@ -82,11 +124,37 @@ MOII_FN int thread_index(void)
 #ifdef TILE_REPEATED
     int i;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(i));
-    return i;
+    return i % 256;
 #else
     return threadIdx.x;
 #endif
 }
+
+/* Which unit of the block. */
+MOII_FN int unit_index(void)
+{
+    int i = 0;
+#if TILE_UNITS > 1
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(i));
+#endif
+    return i / 256;
+}
+
+#if TILE_SLOTS
+/* What the next tile is made of, on its way while this one is made: each thread copies what it will read. */
+extern __shared__ uint4 slots[];
+
+/* 16 bytes, of which the last 16 - bytes become 0. */
+MOII_FN void fetch16(int slot, const void *from, int bytes)
+{
+    const unsigned int to = (unsigned int)__cvta_generic_to_shared(&slots[slot * 256 + thread_index()]);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+MOII_FN void fetched(void) { asm volatile("cp.async.wait_all;" : : : "memory"); }
+
+MOII_FN uint4 slot16(int slot) { return slots[slot * 256 + thread_index()]; }
+#endif
 
 /* ---- codes ---- */
 
@@ -152,69 +220,7 @@ MOII_FN unsigned int times(unsigned int a, unsigned int b) /* pairs of BF16 */
 MOII_FN uint4 times4(uint4 v, unsigned int by) { return make_uint4(times(v.x, by), times(v.y, by), times(v.z, by), times(v.w, by)); }
 #endif
 
-/* ---- scales leave ---- */
-
-MOII_FN long long scale_place(const tile8_side &s, long long r, long long b, int last)
-{
-    if (s.layout == SCALES_TILED) return ((r / 128) * ((s.blocks + 3) / 4) + b / 4) * 512 + (r % 32) * 16 + (r / 32 % 4) * 4 + b % 4;
-    if (s.layout == SCALES_COL) return b * ((s.scale_rows + last) & ~(long long)last) + r;
-    return r * s.blocks + b;
-}
-
-/* Rows r0 .. r0 + 127 and blocks b0 .. of the shared ones; the layout's padding becomes 0.  rows, blocks: the valid ones. */
-MOII_FN void put_e8m0(const tile8_side &s, unsigned char *to, const shared_scales &from, long long r0, int rows, long long b0, int blocks)
-{
-    const int t = thread_index();
-    /* One atom of 512 bytes, if its rows are this tile's alone; b0 is a multiple of 4. */
-    if (s.layout == SCALES_TILED && r0 % 128 == 0 && (rows == TILE || r0 + rows == s.scale_rows)) {
-        if (t >= 32) return;
-        unsigned int w[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            w[k] = 0;
-#pragma unroll
-            for (int b = 0; b < 4; b++)
-                if (t + 32 * k < rows && b < blocks) w[k] |= (unsigned int)from.e8m0[b][t + 32 * k] << 8 * b;
-        }
-        *(uint4 *)(to + scale_place(s, r0 + t, b0, 15)) = make_uint4(w[0], w[1], w[2], w[3]);
-        return;
-    }
-    if (s.layout == SCALES_ROW && (s.blocks % 4 || blocks < 4 || ((unsigned long long)to & 3) || b0 % 4)) { /* four lanes for a row's bytes */
-#pragma unroll 1
-        for (int i = t; i < 4 * rows; i += 256)
-            if (i % 4 < blocks) to[(r0 + i / 4) * s.blocks + b0 + i % 4] = from.e8m0[i % 4][i / 4];
-        return;
-    }
-    if (t >= TILE) return;
-    long long r = r0 + t;
-    if (s.layout == SCALES_ROW) {
-        unsigned int w = 0;
-        for (int b = 0; b < 4; b++) w |= (unsigned int)from.e8m0[b][t] << 8 * b;
-        if (t < rows) *(unsigned int *)(to + r * s.blocks + b0) = w;
-        return;
-    }
-    for (int b = 0; b < blocks; b++) {
-        bool pad = s.layout == SCALES_COL && r >= s.scale_rows && r < ((s.scale_rows + 15) & ~15LL);
-        if (t < rows || pad) to[scale_place(s, r, b0 + b, 15)] = t < rows ? from.e8m0[b][t] : 0;
-    }
-}
-
-MOII_FN void put_f32(const tile8_side &s, unsigned int *to, const shared_scales &from, long long r0, int rows, long long b)
-{
-    const int t = thread_index();
-    long long r = r0 + t;
-    bool pad = s.layout == SCALES_COL && r >= s.scale_rows && r < ((s.scale_rows + 3) & ~3LL);
-    if (t < TILE && (t < rows || pad)) to[scale_place(s, r, b, 3)] = t < rows ? from.f32[t] : 0;
-}
-
-/* The one scale of a square at (r, b); behind the last row, layout COL has padding. */
-MOII_FN void put_square(const tile8_side &s, long long matrix, const shared_scales &from, long long r, long long b)
-{
-    unsigned int *to = (unsigned int *)((char *)s.scale + matrix * s.scale_bytes);
-    if (thread_index() == 0) to[scale_place(s, r, b, 3)] = from.f32[0];
-    if (thread_index() > 0 && thread_index() < 4 && s.layout == SCALES_COL && r + 1 == s.scale_rows && r + thread_index() < ((s.scale_rows + 3) & ~3LL))
-        to[scale_place(s, r + thread_index(), b, 3)] = 0;
-}
+#include "tile8_scales.cuh"
 
 /* ---- along rows ---- */
 
@@ -271,7 +277,7 @@ void put_edge(unsigned char *to, int count, unsigned long long codes)
     for (int i = 0; i < 8 && i < count; i++) to[i] = (unsigned char)(codes >> 8 * i);
 }
 
-/* Where the square's first row goes, and whether all of it goes there in words of 8. */
+/* Where the square's first row goes, whether in words of 8, and what is valid from there on. */
 typedef struct row_place { unsigned char *to; bool whole; int rows, cols; } row_place;
 
 MOII_FN row_place place_rows(const tile8_side &side, const tile &t, int row0, int col0)
@@ -279,14 +285,15 @@ MOII_FN row_place place_rows(const tile8_side &side, const tile &t, int row0, in
     row_place p;
     p.to = side.data + t.matrix * side.data_bytes + (t.r0 + row0) * side.stride + t.c0 + col0;
     p.rows = t.rows - row0, p.cols = t.cols - col0;
-    p.whole = t.rows == TILE && t.cols == TILE && (side.stride & 7) == 0;
+    p.whole = t.cols == TILE && (side.stride & 7) == 0;
     return p;
 }
 
 MOII_FN void put_row(const row_place &at, long long stride, int p, unsigned long long codes)
 {
+    if (p >= at.rows) return;
     if (at.whole) *(unsigned long long *)(at.to + p * stride) = codes;
-    else if (p < at.rows) put_edge(at.to + p * stride, at.cols, codes);
+    else put_edge(at.to + p * stride, at.cols, codes);
 }
 
 #if TILE_BF16 && ROW_KIND == TILE_MX32
@@ -339,156 +346,7 @@ MOII_FN void do_rows(const tile8_side &side, const tile &t, const line v[8], con
 #endif
 #endif
 
-/* ---- down columns ---- */
-
-#if COL_KIND != TILE_NONE
-/* Each warp's largest magnitudes of 16 rows, per column. */
-MOII_FN void col_tops(const line v[8], int col0, unsigned int *tops)
-{
-#if TILE_BF16
-    uint4 m = make_uint4(0, 0, 0, 0);
-#pragma unroll
-    for (int p = 0; p < 8; p++) {
-        m.x = larger(m.x, v[p].x & 0x7FFF7FFFu), m.y = larger(m.y, v[p].y & 0x7FFF7FFFu);
-        m.z = larger(m.z, v[p].z & 0x7FFF7FFFu), m.w = larger(m.w, v[p].w & 0x7FFF7FFFu);
-    }
-    m.x = larger(m.x, __shfl_xor_sync(0xFFFFFFFFu, m.x, 16)), m.y = larger(m.y, __shfl_xor_sync(0xFFFFFFFFu, m.y, 16));
-    m.z = larger(m.z, __shfl_xor_sync(0xFFFFFFFFu, m.z, 16)), m.w = larger(m.w, __shfl_xor_sync(0xFFFFFFFFu, m.w, 16));
-    if (thread_index() % 32 >= 16) return;
-#if COL_KIND == TILE_MX32
-    *(uint4 *)(tops + col0 / 2) = m; /* pairs stay pairs */
-    return;
-#endif
-    uint4 *to = (uint4 *)(tops + col0);
-    to[0] = make_uint4(m.x << 16, m.x & 0xFFFF0000u, m.y << 16, m.y & 0xFFFF0000u);
-    to[1] = make_uint4(m.z << 16, m.z & 0xFFFF0000u, m.w << 16, m.w & 0xFFFF0000u);
-#else
-#pragma unroll
-    for (int c = 0; c < 8; c++) {
-        unsigned int m = 0;
-#pragma unroll
-        for (int p = 0; p < 8; p++) m = larger(m, moii_bits_of(value_of(v[p], c)) & 0x7FFFFFFFu);
-        m = larger(m, __shfl_xor_sync(0xFFFFFFFFu, m, 16));
-        if (thread_index() % 32 < 16) tops[col0 + c] = m;
-    }
-#endif
-}
-
-/* blk128: a thread for a column finds its scale; what values are multiplied by replaces the first of its tops. */
-MOII_FN void col_scales(const tile8_side &side, shared_memory *s)
-{
-    if (thread_index() < TILE) {
-        unsigned int top = 0;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) top = max(top, s->tops[w][thread_index()]);
-        s->tops[0][thread_index()] = moii_bits_of(take_scale(COL_KIND, side, top, true, &s->col, 0, thread_index()));
-    }
-    __syncthreads();
-}
-
-#if TILE_BF16 && COL_KIND == TILE_MX32
-MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, int row0, int col0, shared_memory *s)
-{
-    const int warp = thread_index() / 32;
-    const uint4 a = *(const uint4 *)(s->tops[warp] + col0 / 2), b = *(const uint4 *)(s->tops[warp ^ 1] + col0 / 2);
-    const two_scales x = take_two(side, larger(a.x, b.x)), y = take_two(side, larger(a.y, b.y));
-    const two_scales z = take_two(side, larger(a.z, b.z)), w = take_two(side, larger(a.w, b.w));
-    if (thread_index() % 32 < 16 && warp % 2 == 0) /* the bytes of eight columns lie together */
-        *(uint2 *)&s->col.e8m0[warp / 2][col0] = make_uint2(__byte_perm(x.codes, y.codes, 0x6420), __byte_perm(z.codes, w.codes, 0x6420));
-    uint4 q[8];
-#pragma unroll
-    for (int p = 0; p < 8; p++)
-        q[p] = make_uint4(times(v[p].x, x.inverse), times(v[p].y, y.inverse), times(v[p].z, z.inverse), times(v[p].w, w.inverse));
-#pragma unroll
-    for (int c = 0; c < 8; c++) {
-        float f[8];
-#pragma unroll
-        for (int p = 0; p < 8; p++) f[p] = value_of(q[p], c);
-        s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = eight_codes(COL_ELEM, f);
-    }
-}
-#else
-MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, int row0, int col0, shared_memory *s)
-{
-    const int warp = thread_index() / 32, first = COL_KIND == TILE_MX32 ? warp & ~1 : 0, count = COL_KIND == TILE_MX32 ? 2 : WARPS;
-    const bool writes = thread_index() % 32 < 16 && warp == first;
-#pragma unroll
-    for (int c = 0; c < 8; c++) {
-        float by, x[8];
-        if (COL_KIND == TILE_SQUARE) {
-            by = *square;
-        } else if (COL_KIND == TILE_BLK128) {
-            by = moii_float_of(s->tops[0][col0 + c]); /* col_scales */
-        } else {
-            unsigned int top = 0;
-#pragma unroll
-            for (int w = 0; w < count; w++) top = max(top, s->tops[first + w][col0 + c]);
-            by = take_scale(COL_KIND, side, top, writes, &s->col, COL_KIND == TILE_MX32 ? warp / 2 : 0, col0 + c);
-        }
-#pragma unroll
-        for (int p = 0; p < 8; p++) x[p] = value_of(v[p], c) * by;
-        s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = eight_codes(COL_ELEM, x);
-    }
-}
-#endif
-
-typedef struct codes16 { unsigned long long low, high; } codes16;
-
-/* Codes k .. k + 15 of a column, 0 <= k <= 112. */
-MOII_FN codes16 sixteen_codes(const shared_memory *s, int col, int k)
-{
-    const int i = k >> 3, shift = (k & 7) * 8, x = col / 8;
-    const unsigned long long a = s->turned[col][i ^ x], b = s->turned[col][(i + 1) ^ x], c = s->turned[col][min(i + 2, 15) ^ x];
-    codes16 v = { a, b };
-    if (shift) v.low = a >> shift | b << (64 - shift), v.high = b >> shift | c << (64 - shift);
-    return v;
-}
-
-MOII_FN unsigned char code_at(const shared_memory *s, int col, int k)
-{
-    return ((const unsigned char *)&s->turned[col][(k >> 3) ^ (col / 8)])[k & 7];
-}
-
-/* Columns that begin anywhere: what fills aligned 16 bytes leaves so; the bytes before and behind, lane by lane, so that each end is one piece. */
-MOII_FN void put_cols_anywhere(unsigned char *base, long long stride, const tile &t, const shared_memory *s)
-{
-#pragma unroll 1
-    for (int i = thread_index(); i < 8 * t.cols; i += 256) {
-        unsigned char *to = base + (i / 8) * stride;
-        const int k = (int)(-(unsigned long long)to & 15) + i % 8 * 16;
-        if (k + 16 > t.rows) continue;
-        codes16 v = { 0, 0 };
-        if (t.owned) v = sixteen_codes(s, i / 8, k);
-        *(ulonglong2 *)(to + k) = make_ulonglong2(v.low, v.high);
-    }
-    const int bits = t.rows == TILE ? 4 : 5, slots = 1 << bits; /* both ends of a whole column have 16 bytes together */
-#pragma unroll 1
-    for (int i = thread_index(); i < t.cols << bits; i += 256) {
-        const int col = i >> bits, slot = i & (slots - 1);
-        unsigned char *to = base + col * stride;
-        const int head = min((int)(-(unsigned long long)to & 15), t.rows), tail = (t.rows - head) % 16;
-        const int k = slot < head ? slot : t.rows - slots + slot;
-        if (slot < head || k >= t.rows - tail) to[k] = t.owned ? code_at(s, col, k) : 0;
-    }
-}
-
-MOII_FN void put_cols(const tile8_side &side, const tile &t, const shared_memory *s)
-{
-    unsigned char *base = side.data + t.matrix * side.data_bytes + t.c0 * side.stride + t.r0;
-    const int thread = thread_index();
-    if ((((unsigned long long)base | (unsigned long long)side.stride) & 15) == 0 && t.rows == TILE && t.owned) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) { /* 8 lanes for the 128 bytes of a column */
-            int col = i * 32 + thread / 8, k = thread % 8, x = col / 8;
-            ulonglong2 two = *(const ulonglong2 *)&s->turned[col][2 * (k ^ (x >> 1))];
-            if (x & 1) two = make_ulonglong2(two.y, two.x);
-            if (col < t.cols) *(ulonglong2 *)(base + col * side.stride + 16 * k) = two;
-        }
-        return;
-    }
-    put_cols_anywhere(base, side.stride, t, s);
-}
-#endif
+#include "tile8_cols.cuh"
 
 /* ---- squares ---- */
 
@@ -525,11 +383,12 @@ MOII_FN void forget(line v[8])
 #endif
 }
 
-/* The thread's square v becomes whatever the defines ask for.  Every thread of the block comes here, and only one tile of a block does
- * so between two __syncthreads. */
-MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &t, line v[8], shared_memory *s)
+/* The thread's square v becomes whatever the defines ask for.  Every thread of the block comes here, with one tile after the other.  last:
+ * RAGGED, the block has none below this one; whole: the tiles of all units have 128 rows; ring: which matrix it is of. */
+MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &t, line v[8], bool last, bool whole, int ring)
 {
     const int lane = thread_index() % 32, row0 = thread_index() / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
+    shared_memory *const s = &units[unit_index()].s;
     float square_row = 1.0f, square_col = 1.0f;
 #if ROW_KIND == TILE_SQUARE || COL_KIND == TILE_SQUARE
     const unsigned int top = square_top(v, s->tops[0]);
@@ -545,22 +404,24 @@ MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &
     do_rows(row, t, v, &square_row, row0, col0, &s->row);
 #endif
     __syncthreads();
+    const bool some = TILE_UNITS == 1 || t.rows > 0;
 #if ROW_KIND == TILE_MX32
-    put_e8m0(row, (unsigned char *)row.scale + t.matrix * row.scale_bytes, s->row, t.r0, t.rows, t.c0 / 32, (t.cols + 31) / 32);
+    if (some) put_e8m0(row, (unsigned char *)row.scale + t.matrix * row.scale_bytes, s->row, t.r0, t.rows, t.c0 / 32, (t.cols + 31) / 32);
 #elif ROW_KIND == TILE_BLK128
-    put_f32(row, (unsigned int *)((char *)row.scale + t.matrix * row.scale_bytes), s->row, t.r0, t.rows, t.c0 / 128);
+    if (some) put_f32(row, (unsigned int *)((char *)row.scale + t.matrix * row.scale_bytes), s->row, t.r0, t.rows, t.c0 / 128);
 #elif ROW_KIND == TILE_SQUARE
-    put_square(row, t.matrix, s->row, t.r0 / 128, t.c0 / 128);
+    if (some) put_square(row, t.matrix, s->row, t.r0 / 128, t.c0 / 128);
 #endif
 #if COL_KIND == TILE_BLK128
     col_scales(col, s);
 #endif
 #if COL_KIND != TILE_NONE
     forget(v);
-    turn(col, v, &square_col, row0, col0, s);
+    if (t.owned) turn(col, v, &square_col, row0, col0, s);
+    else turn_nothing(row0, col0, s);
     __syncthreads();
-    put_cols(col, t, s);
-    if (!t.owned) return;
+    put_cols(col, t, s, last, whole, ring);
+    if (!t.owned || !some) return;
 #if COL_KIND == TILE_MX32
     put_e8m0(col, (unsigned char *)col.scale + t.matrix * col.scale_bytes, s->col, t.c0, t.cols, t.block, (t.rows + 31) / 32);
 #elif COL_KIND == TILE_BLK128

@@ -23,6 +23,8 @@ typedef struct tile8_side {
     moii_block_rule rule;
 } tile8_side;
 
+enum { TILE8_SLOT_BYTES = 16 * 256 }; /* of dynamic shared memory */
+
 typedef struct tile8_cut {
     const long long *offsets; /* groups + 1, where groups > 0 */
     long long rows, groups;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tile8_strips.cuh: the strips of rows that tiles lie in, and what no tile owns.  Included by tile8.cuh, whose defines it reads.
+ * tile8_strips.cuh: the strips of rows that tiles lie in, a block's way down them, and what no tile owns.
+ * Included by tile8.cuh, whose defines it reads.
  */
 #ifndef MOII_TILE8_STRIPS_CUH
 #define MOII_TILE8_STRIPS_CUH
@@ -19,22 +20,77 @@ static __device__ __noinline__ unsigned int group_of(const long long *offsets, u
     return low;
 }
 
-/* Which rows strip i has; false: none.  All threads of a warp come here.  (Shifts: a division of 64 bits takes a hundred registers' work.) */
-MOII_FN bool find_strip(const tile8_cut &a, unsigned int i, tile *t)
+/* The rows start .. end - 1 of group g begin with the strip w->strip - below. */
+MOII_FN void set_strip(const tile8_cut &a, way *w, unsigned int g, long long start, long long end, unsigned int below)
 {
     const int width_bits = COL_KIND == TILE_MX32 ? 5 : 7;
+    w->group = g, w->end = end;
+    w->t.owned = !RAGGED || g < a.groups;
+    w->t.r0 = start + (long long)below * TILE;
+    w->t.rows = (int)min(end - w->t.r0, (long long)TILE);
+    w->t.block = (start >> width_bits) + g + (long long)below * (TILE >> width_bits);
+}
+
+/* Which rows strip i has; none: rows is not positive.  All threads of a warp come here.  (Shifts: a division of 64 bits takes a hundred
+ * registers' work.) */
+MOII_FN void find_strip(const tile8_cut &a, unsigned int i, way *w)
+{
+    unsigned int g = 0, first = 0;
     long long start = 0, end = a.rows;
-    unsigned int first = 0, g = 0;
-    t->owned = true;
-    if (a.groups) {
+    if (RAGGED) {
         g = group_of(a.offsets, (unsigned int)a.groups, i);
-        t->owned = g < a.groups;
-        start = a.offsets[g], end = t->owned ? a.offsets[g + 1] : a.rows, first = (unsigned int)(start >> 7) + g;
+        start = a.offsets[g], end = g < a.groups ? a.offsets[g + 1] : a.rows, first = (unsigned int)(start >> 7) + g;
     }
-    t->r0 = start + (long long)(i - first) * TILE;
-    t->rows = (int)min(end - t->r0, (long long)TILE);
-    t->block = (start >> width_bits) + g + (long long)(i - first) * (TILE >> width_bits);
-    return t->r0 < end;
+    w->strip = i;
+    set_strip(a, w, g, start, end, i - first);
+}
+
+/* ---- walking down ---- */
+
+/* By one thread; right: how far the twin is. */
+MOII_FN void note(way *to, const way &w, long long right)
+{
+    *to = w;
+#if TILE_RINGS > 1
+    to->twin = w.t;
+    to->twin.c0 += right;
+#endif
+}
+
+/* The next strip with rows, `step` strips down (RAGGED: the next); rows 0: there is none before `stop`. */
+MOII_FN way below(const tile8_cut &a, const way &from, unsigned int step)
+{
+    way w = from;
+    if (RAGGED) step = 1;
+    w.strip += step;
+    w.t.r0 += (long long)step * TILE, w.t.block += step * (COL_KIND == TILE_MX32 ? TILE / 32 : 1);
+    w.t.rows = (int)min(w.end - w.t.r0, (long long)TILE);
+    if (RAGGED && w.t.rows <= 0) {
+        const long long start = w.end;
+        unsigned int g = w.group;
+        long long end = start;
+        while (end == start && g < a.groups) g++, end = g < a.groups ? a.offsets[g + 1] : a.rows;
+        w.strip = (unsigned int)(start >> 7) + g;
+        set_strip(a, &w, g, start, end, 0);
+    }
+    if (w.strip >= w.stop || w.t.rows < 0) w.t.rows = 0;
+    return w;
+}
+
+/* The first strips from lo on, below `stop`: ways[0] and ways[1].  t: what does not change.  Every thread of the block comes here. */
+MOII_FN void begin(const tile8_cut &a, const tile &t, unsigned int lo, unsigned int stop, unsigned int step, way *ways, long long right)
+{
+    if (threadIdx.x < 32) {
+        way w;
+        w.t = t, w.stop = stop;
+        find_strip(a, lo, &w);
+        if (w.t.rows <= 0) w = below(a, w, step); /* a number between two groups */
+        w.t.from = w.t.r0;
+        if (threadIdx.x == 0) note(&ways[0], w, right);
+        w = below(a, w, step);
+        if (threadIdx.x == 0) note(&ways[1], w, right);
+    }
+    __syncthreads();
 }
 
 #if COL_KIND == TILE_MX32 || COL_KIND == TILE_BLK128

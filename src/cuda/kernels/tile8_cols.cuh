@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tile8_cols.cuh: a tile down its columns: tops, scales, codes turned, and their way to global memory.
+ * Included by tile8.cuh, whose defines it reads.
+ */
+#ifndef MOII_TILE8_COLS_CUH
+#define MOII_TILE8_COLS_CUH
+
+#if COL_KIND != TILE_NONE
+/* Each warp's largest magnitudes of 16 rows, per column. */
+MOII_FN void col_tops(const line v[8], int col0, unsigned int *tops)
+{
+#if TILE_BF16
+    uint4 m = make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int p = 0; p < 8; p++) {
+        m.x = larger(m.x, v[p].x & 0x7FFF7FFFu), m.y = larger(m.y, v[p].y & 0x7FFF7FFFu);
+        m.z = larger(m.z, v[p].z & 0x7FFF7FFFu), m.w = larger(m.w, v[p].w & 0x7FFF7FFFu);
+    }
+    m.x = larger(m.x, __shfl_xor_sync(0xFFFFFFFFu, m.x, 16)), m.y = larger(m.y, __shfl_xor_sync(0xFFFFFFFFu, m.y, 16));
+    m.z = larger(m.z, __shfl_xor_sync(0xFFFFFFFFu, m.z, 16)), m.w = larger(m.w, __shfl_xor_sync(0xFFFFFFFFu, m.w, 16));
+    if (thread_index() % 32 >= 16) return;
+    *(uint4 *)(tops + col0 / 2) = m; /* pairs stay pairs */
+#else
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        unsigned int m = 0;
+#pragma unroll
+        for (int p = 0; p < 8; p++) m = larger(m, moii_bits_of(value_of(v[p], c)) & 0x7FFFFFFFu);
+        m = larger(m, __shfl_xor_sync(0xFFFFFFFFu, m, 16));
+        if (thread_index() % 32 < 16) tops[col0 + c] = m;
+    }
+#endif
+}
+
+/* blk128: a thread for a column finds its scale. */
+#if COL_KIND == TILE_BLK128
+MOII_FN void col_scales(const tile8_side &side, shared_memory *s)
+{
+    const int col = thread_index();
+    if (col < TILE) {
+        unsigned int top = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) top = larger(top, s->tops[w][TILE_BF16 ? col / 2 : col]);
+        if (TILE_BF16) top = col % 2 ? top & 0xFFFF0000u : top << 16;
+        s->inverse[col] = moii_bits_of(take_scale(COL_KIND, side, top, true, &s->col, 0, col));
+    }
+    __syncthreads();
+}
+#endif
+
+#if TILE_BF16 && COL_KIND == TILE_MX32
+MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, int row0, int col0, shared_memory *s)
+{
+    const int warp = thread_index() / 32;
+    const uint4 a = *(const uint4 *)(s->tops[warp] + col0 / 2), b = *(const uint4 *)(s->tops[warp ^ 1] + col0 / 2);
+    const two_scales x = take_two(side, larger(a.x, b.x)), y = take_two(side, larger(a.y, b.y));
+    const two_scales z = take_two(side, larger(a.z, b.z)), w = take_two(side, larger(a.w, b.w));
+    if (thread_index() % 32 < 16 && warp % 2 == 0) /* the bytes of eight columns lie together */
+        *(uint2 *)&s->col.e8m0[warp / 2][col0] = make_uint2(__byte_perm(x.codes, y.codes, 0x6420), __byte_perm(z.codes, w.codes, 0x6420));
+    uint4 q[8];
+#pragma unroll
+    for (int p = 0; p < 8; p++)
+        q[p] = make_uint4(times(v[p].x, x.inverse), times(v[p].y, y.inverse), times(v[p].z, z.inverse), times(v[p].w, w.inverse));
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        float f[8];
+#pragma unroll
+        for (int p = 0; p < 8; p++) f[p] = value_of(q[p], c);
+        s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = eight_codes(COL_ELEM, f);
+    }
+}
+#else
+MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, int row0, int col0, shared_memory *s)
+{
+    const int warp = thread_index() / 32, first = COL_KIND == TILE_MX32 ? warp & ~1 : 0, count = COL_KIND == TILE_MX32 ? 2 : WARPS;
+    const bool writes = thread_index() % 32 < 16 && warp == first;
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        float by, x[8];
+        if (COL_KIND == TILE_SQUARE) {
+            by = *square;
+#if COL_KIND == TILE_BLK128
+        } else if (COL_KIND == TILE_BLK128) {
+            by = moii_float_of(s->inverse[col0 + c]); /* col_scales */
+#endif
+        } else {
+            unsigned int top = 0;
+#pragma unroll
+            for (int w = 0; w < count; w++) top = max(top, s->tops[first + w][col0 + c]);
+            by = take_scale(COL_KIND, side, top, writes, &s->col, COL_KIND == TILE_MX32 ? warp / 2 : 0, col0 + c);
+        }
+#pragma unroll
+        for (int p = 0; p < 8; p++) x[p] = value_of(v[p], c) * by;
+        s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = eight_codes(COL_ELEM, x);
+    }
+}
+#endif
+
+/* Codes of rows that no group owns. */
+MOII_FN void turn_nothing(int row0, int col0, shared_memory *s)
+{
+#pragma unroll
+    for (int c = 0; c < 8; c++) s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = 0;
+}
+
+typedef struct codes16 { unsigned long long low, high; } codes16;
+
+/* To columns, which stay in the L2 cache as long as may be: when lines of a column that lie together leave together, memory takes them
+ * faster (docs/notes/quantize-h200.md). */
+MOII_FN void put_sixteen(unsigned char *to, ulonglong2 v)
+{
+    unsigned long long policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("st.global.L2::cache_hint.v2.u64 [%0], {%1, %2}, %3;" : : "l"(to), "l"(v.x), "l"(v.y), "l"(policy) : "memory");
+}
+
+/* Eight codes of a column from row 8 i on; RAGGED: before row 0 those of the strip above. */
+MOII_FN unsigned long long eight_at(const shared_memory *s, int col, int i, int ring)
+{
+#if RAGGED
+    if (i < 0) return s->carry[ring][col][i + 4];
+#endif
+    return s->turned[col][i ^ (col / 8)];
+}
+
+/* Codes k .. k + 15 of a column; anything behind the last. */
+MOII_FN codes16 sixteen_codes(const shared_memory *s, int col, int k, int ring)
+{
+    const int i = k >> 3, shift = (k & 7) * 8;
+    const unsigned long long a = eight_at(s, col, i, ring), b = eight_at(s, col, min(i + 1, 15), ring), c = eight_at(s, col, min(i + 2, 15), ring);
+    codes16 v = { a, b };
+    if (shift) v.low = a >> shift | b << (64 - shift), v.high = b >> shift | c << (64 - shift);
+    return v;
+}
+
+MOII_FN unsigned char code_at(const shared_memory *s, int col, int k)
+{
+    return ((const unsigned char *)&s->turned[col][(k >> 3) ^ (col / 8)])[k & 7];
+}
+
+#if RAGGED
+/* Codes from .. to - 1 of sixteen that lie in 16 aligned bytes, in the fewest stores. */
+MOII_FN void put_some(unsigned char *at, int from, int to, codes16 v)
+{
+#pragma unroll
+    for (int size = 1; size < 16; size *= 2) { /* upward from `from`, while the next is no multiple of twice the size */
+        if (!(from & size) || from + size > to) continue;
+        const unsigned long long x = (from & 8 ? v.high : v.low) >> 8 * (from & 7);
+        if (size == 8) *(unsigned long long *)(at + from) = x;
+        if (size == 4) *(unsigned int *)(at + from) = (unsigned int)x;
+        if (size == 2) *(unsigned short *)(at + from) = (unsigned short)x;
+        if (size == 1) at[from] = (unsigned char)x;
+        from += size;
+    }
+#pragma unroll
+    for (int size = 8; size; size /= 2) {
+        if (to - from < size) continue;
+        const unsigned long long x = (from & 8 ? v.high : v.low) >> 8 * (from & 7);
+        if (size == 8) *(unsigned long long *)(at + from) = x;
+        if (size == 4) *(unsigned int *)(at + from) = (unsigned int)x;
+        if (size == 2) *(unsigned short *)(at + from) = (unsigned short)x;
+        if (size == 1) at[from] = (unsigned char)x;
+        from += size;
+    }
+}
+#endif
+
+/* Columns that begin anywhere: what fills aligned 16 bytes leaves so; the bytes before and behind, lane by lane, so that each end is one piece. */
+MOII_FN void put_cols_anywhere(unsigned char *base, long long stride, const tile &t, const shared_memory *s)
+{
+#pragma unroll 1
+    for (int i = thread_index(); i < 8 * t.cols; i += 256) {
+        unsigned char *to = base + (i / 8) * stride;
+        const int k = (int)(-(unsigned long long)to & 15) + i % 8 * 16;
+        if (k + 16 > t.rows) continue;
+        const codes16 v = sixteen_codes(s, i / 8, k, 0);
+        *(ulonglong2 *)(to + k) = make_ulonglong2(v.low, v.high);
+    }
+    const int bits = t.rows == TILE ? 4 : 5, slots = 1 << bits; /* both ends of a whole column have 16 bytes together */
+#pragma unroll 1
+    for (int i = thread_index(); i < t.cols << bits; i += 256) {
+        const int col = i >> bits, slot = i & (slots - 1);
+        unsigned char *to = base + col * stride;
+        const int head = min((int)(-(unsigned long long)to & 15), t.rows), tail = (t.rows - head) % 16;
+        const int k = slot < head ? slot : t.rows - slots + slot;
+        if (slot < head || k >= t.rows - tail) to[k] = code_at(s, col, k);
+    }
+}
+
+#if RAGGED
+/* This thread's part of the last 32 codes of every column, which stay for the strip below. */
+MOII_FN codes16 last_codes(const tile &t, const shared_memory *s, int ring)
+{
+    return sixteen_codes(s, thread_index() / 2, t.rows - 32 + thread_index() % 2 * 16, ring);
+}
+
+MOII_FN void carry(shared_memory *s, const codes16 &v, int ring)
+{
+    *(ulonglong2 *)&s->carry[ring][thread_index() / 2][thread_index() % 2 * 2] = make_ulonglong2(v.low, v.high);
+}
+
+/* The columns of strip after strip as one string: what fills aligned pieces of 32 bytes leaves (16, where columns do not begin at
+ * multiples of 32), the rest is carried to the strip below. */
+MOII_FN void put_cols_carrying(unsigned char *base, long long stride, const tile &t, const shared_memory *s, bool last, int ring)
+{
+    const int piece = stride & 31 ? 16 : 32, head = (int)((unsigned long long)base & (piece - 1)); /* carried, if this block made it */
+    const int count = last ? head + t.rows : (head + t.rows) & -piece;
+    const int from = (int)max(t.from - t.r0 + head, 0LL), bits = count <= TILE ? 3 : 4; /* bits: of pieces of 16 in a column */
+    base -= head;
+#pragma unroll 1
+    for (int i = thread_index(); i < t.cols << bits; i += 256) {
+        const int col = i >> bits, k = (i & ((1 << bits) - 1)) * 16;
+        if (k >= count) continue;
+        const codes16 v = sixteen_codes(s, col, k - head, ring);
+        unsigned char *to = base + col * stride + k;
+        if (k >= from && k + 16 <= count) put_sixteen(to, make_ulonglong2(v.low, v.high));
+        else put_some(to, max(from - k, 0), min(count - k, 16), v);
+    }
+}
+#endif
+
+/* 16 codes of a tile whose columns begin at multiples of 16. */
+MOII_FN ulonglong2 aligned_codes(const shared_memory *s, int col, int k)
+{
+    const int x = col / 8;
+    const ulonglong2 two = *(const ulonglong2 *)&s->turned[col][2 * (k ^ (x >> 1))];
+    return x & 1 ? make_ulonglong2(two.y, two.x) : two;
+}
+
+/* last: RAGGED, there is no strip below; whole: so are the tiles of all units. */
+MOII_FN void put_cols(const tile8_side &side, const tile &t, shared_memory *s, bool last, bool whole, int ring)
+{
+    unsigned char *base = side.data + t.matrix * side.data_bytes + t.c0 * side.stride + t.r0 - unit_index() * TILE;
+    const bool aligned = (((unsigned long long)base | (unsigned long long)side.stride) & (RAGGED ? 31 : 15)) == 0;
+    if (aligned && whole) {
+        const int lanes = 8 * TILE_UNITS, thread = unit_index() * 256 + thread_index(), k = thread % lanes;
+#pragma unroll
+        for (int i = 0; i < 4; i++) { /* for the 128 bytes that each unit has of a column, one behind the other */
+            const int col = i * 32 + thread / lanes;
+            if (col < t.cols) put_sixteen(base + col * side.stride + 16 * k, aligned_codes(&units[k / 8].s, col, k % 8));
+        }
+    }
+#if RAGGED
+    else if ((side.stride & 15) == 0) put_cols_carrying(base, side.stride, t, s, last, ring);
+#endif
+    else put_cols_anywhere(base + unit_index() * TILE, side.stride, t, s);
+#if RAGGED
+    const codes16 v = last_codes(t, s, ring);
+    __syncthreads();
+    carry(s, v, ring);
+#endif
+}
+
+#endif
+
+#endif
