@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_route.c: softmax, top-k and the load-balancing loss, against float64 and finite differences of it. */
-#include "support.h"
+#include "support_gpu.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@ static const shape shapes[] = {
 
 typedef struct routing { /* everything of one run */
     shape s;
+    const char *row;
     moi_plan *plan;
     void *ws;
     float *logits, *probs, *weights, *aux, *d_weights, *d_logits;
@@ -21,10 +22,10 @@ typedef struct routing { /* everything of one run */
 
 static routing begin(const char *row, shape s)
 {
-    routing r = { .s = s };
+    routing r = { .s = s, .row = row };
     moi_route_desc d = MOI_ROUTE_DESC_INIT;
     d.row = row, d.max_tokens = s.t + 3, d.experts = s.e, d.top_k = s.k, d.renormalize = s.renormalize, d.aux_coef = s.aux;
-    moit_ok(moi_route_plan_create(&r.plan, moit_ctx(0), &d));
+    moit_ok(moi_route_plan_create(&r.plan, moit_mem_of(row).ctx, &d));
     assert_string_equal(moi_plan_row(r.plan), row);
     r.ws = moit_workspace(r.plan);
     r.logits = moit_alloc(s.t * s.e * 4), r.probs = moit_alloc(s.t * s.e * 4), r.d_logits = moit_alloc(s.t * s.e * 4);
@@ -39,17 +40,23 @@ static moi_route_args args_of(const routing *r)
                              .weights = r->weights, .aux_loss = r->aux, .d_weights = r->d_weights, .d_logits = r->d_logits };
 }
 
-static void forward(const routing *r)
+static void run_it(const routing *r, bool backward)
 {
+    moit_mem m = moit_mem_of(r->row);
     moi_route_args a = args_of(r);
-    moit_ok(moi_route_run(r->plan, &a, r->ws, moi_plan_workspace_bytes(r->plan), NULL));
+    int64_t p = r->s.t * r->s.e * 4, w = r->s.t * r->s.k * 4, bytes = moi_plan_workspace_bytes(r->plan);
+    void *ws = m.gpu ? moit_mem_workspace(&m, r->plan) : r->ws;
+    a.logits = moit_in(&m, r->logits, p);
+    a.probs = backward ? moit_in(&m, r->probs, p) : moit_out(&m, r->probs, p);
+    a.ids = backward ? moit_in(&m, r->ids, w) : moit_out(&m, r->ids, w);
+    a.weights = backward ? moit_in(&m, r->weights, w) : moit_out(&m, r->weights, w);
+    a.aux_loss = moit_out(&m, r->aux, 4), a.d_weights = moit_in(&m, r->d_weights, w), a.d_logits = moit_out(&m, r->d_logits, p);
+    if (backward) moit_mem_run(&m, moi_route_backward_run(r->plan, &a, ws, bytes, m.stream));
+    else moit_mem_run(&m, moi_route_run(r->plan, &a, ws, bytes, m.stream));
+    moit_mem_done(&m);
 }
-
-static void backward(const routing *r)
-{
-    moi_route_args a = args_of(r);
-    moit_ok(moi_route_backward_run(r->plan, &a, r->ws, moi_plan_workspace_bytes(r->plan), NULL));
-}
+static void forward(const routing *r) { run_it(r, false); }
+static void backward(const routing *r) { run_it(r, true); }
 
 static void end(routing *r)
 {
@@ -146,9 +153,9 @@ static void test_float64(void **state)
     (void)state;
     for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) {
         routing first = { 0 };
-        for (int i = 0; moit_row("route", i); i++) {
+        for (int i = 0; moit_any_row("route", i); i++) {
             moit_rng rng = moit_seed("route", n);
-            routing r = begin(moit_row("route", i), shapes[n]);
+            routing r = begin(moit_any_row("route", i), shapes[n]);
             shape s = r.s;
             moit_fill_normal(&rng, r.logits, s.t * s.e, n % 2 ? 2.0f : 0.5f);
             if (s.t > 2) /* ties, and probabilities that underflow */
@@ -178,8 +185,8 @@ static void test_nonfinite(void **state)
 {
     (void)state;
     static const float wild[] = { NAN, INFINITY, -INFINITY, 3.4e38f, -3.4e38f };
-    for (int i = 0; moit_row("route", i); i++) {
-        routing good = begin(moit_row("route", i), (shape){ 24, 6, 3, 1, 0.1f }), bad = begin(moit_row("route", i), good.s);
+    for (int i = 0; moit_any_row("route", i); i++) {
+        routing good = begin(moit_any_row("route", i), (shape){ 24, 6, 3, 1, 0.1f }), bad = begin(moit_any_row("route", i), good.s);
         moit_rng rng = moit_seed("route wild", 0);
         moit_fill_normal(&rng, good.logits, 24 * 6, 1.0f);
         moit_fill_normal(&rng, good.d_weights, 24 * 3, 1.0f);
