@@ -36,10 +36,10 @@ static void set_routing(moit_rng *rng, problem *p, routing kind)
 /* Sizes whose products keep the reference quick; now and then a long row, many tokens, many experts. */
 static problem case_of(moit_rng *rng, int i)
 {
-    static const int64_t long_rows[] = { 1024, 1312, 2048, 2880, 4096 };
+    static const int64_t long_rows[] = { 1024, 1312, 2048, 2880, 4096, 7168 };
     shape s = { 1 + moit_below(rng, 12), 32 * (1 + moit_below(rng, 5)), 32 * (1 + moit_below(rng, 5)), 1 + moit_below(rng, 12), 1 + moit_below(rng, 8) };
-    if (i % 10 == 3) s.h = long_rows[moit_below(rng, 5)], s.f = 32 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 5;
-    if (i % 10 == 6) s.f = long_rows[moit_below(rng, 5)], s.h = 32 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 5;
+    if (i % 10 == 3) s.h = long_rows[moit_below(rng, 6)], s.f = 32 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 5;
+    if (i % 10 == 6) s.f = long_rows[moit_below(rng, 6)], s.h = 32 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 5;
     if (i % 10 == 8) s.tokens = 20 + moit_below(rng, 120), s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32;
     if (i % 10 == 9) s.experts = 40 + moit_below(rng, 300), s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32, s.top_k = 1 + moit_below(rng, 16);
     problem p = problem_make(format_of(moit_below(rng, 6)), s, MOI_BF16, moit_below(rng, 2) ? MOI_BF16 : MOI_F32);

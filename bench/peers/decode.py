@@ -19,7 +19,7 @@ import moiety as m
 
 SHAPES = {"qwen3-30b-a3b": (2048, 768, 128, 8, 8), "qwen3-235b-a22b": (4096, 1536, 128, 8, 4), "e256-i512-h2048": (2048, 512, 256, 8, 8)}
 BATCHES = {"qwen3-30b-a3b": [1, 2, 4, 8, 16, 32, 64, 128], "qwen3-235b-a22b": [1, 2, 4, 8, 16, 32, 64, 128], "e256-i512-h2048": [1, 2, 4, 8]}
-HEAD = "commit,date,device,driver,sm_clock,mem_clock,op,row,case,batch,distinct,bytes,median_us,p10_us,p90_us,gb_s,read_us,share_of_read,error"
+HEAD = "commit,date,device,driver,sm_clock,mem_clock,op,row,case,batch,distinct,bytes,median_us,p10_us,p90_us,gb_s,read_us,share_of_read,error,error_mxfp8_x,one_minus_cosine"
 MX = m.Format(m.RECIPE_MX32, m.E4M3)
 
 
@@ -95,14 +95,27 @@ def dequantised(w, e, rows, cols):
     return (v * torch.exp2(scales[e].to(torch.float64).view(rows, cols // 32, 1) - 127)).view(rows, cols)
 
 
-def reference(x, ids, weights, gate_up, down, hidden, width):
+def reference(x, ids, weights, gate_up, down, hidden, width, rounding=lambda v: v):
     y = torch.zeros(x.shape[0], hidden, dtype=torch.float64, device="cuda")
     for e in ids.unique().tolist():
         a, b = dequantised(gate_up, e, 2 * width, hidden), dequantised(down, e, hidden, width)
         t, s = (ids == e).nonzero(as_tuple=True)
-        g, u = (x[t].double() @ a.T).split(width, 1)
-        y.index_add_(0, t, weights[t, s].double()[:, None] * ((torch.nn.functional.silu(g) * u) @ b.T))
+        g, u = (rounding(x[t].double()) @ a.T).split(width, 1)
+        y.index_add_(0, t, weights[t, s].double()[:, None] * (rounding(torch.nn.functional.silu(g) * u) @ b.T))
     return y
+
+
+def round_mx(v):
+    """Rounded to MXFP8 and back."""
+    b = v.view(v.shape[0], -1, 32)
+    s = torch.exp2(torch.ceil(torch.log2(b.abs().amax(2, keepdim=True).clamp(min=1e-30) / 448)))
+    return ((b / s).float().to(torch.float8_e4m3fn).double() * s).view(v.shape)
+
+
+def quantised_error(x, ids, weights, layer, hidden, width, want):
+    """The error of the same layer whose activations are rounded to MXFP8 before each product, all else exact."""
+    got = reference(x, ids, weights, layer[0], layer[1], hidden, width, round_mx)
+    return float((got - want).norm() / want.norm())
 
 
 def route(tokens, experts, top_k, generator):
@@ -128,17 +141,25 @@ def main():
             xs = [torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16, generator=generator) for _ in range(layers)]
             distinct = sum(r[1].unique().numel() for r in routes) / layers
             size = int(distinct * 3 * hidden * width * 33 / 32)
-            plans = [m.Decode(CTX, MX, x, r[1], r[2], w[0], w[1], hidden, width, experts) for x, r, w in zip(xs, routes, stack)]
-            us = graph_time(plans)
+            routers = [m.Route(CTX, r[0], top_k) for r in routes]
+            plans = [m.Decode(CTX, MX, x, r.ids, r.weights, w[0], w[1], hidden, width, experts) for x, r, w in zip(xs, routers, stack)]
+            for r in routers:
+                r()
+            torch.cuda.synchronize()
+            assert all(torch.equal(r.ids, q[1]) for r, q in zip(routers, routes)), "routing differs from torch's"
             want = reference(xs[0], routes[0][1], routes[0][2], stack[0][0], stack[0][1], hidden, width)
+            plans[0]()
             error = float((plans[0].y.double() - want).norm() / want.norm())
+            cosine = float(torch.nn.functional.cosine_similarity(plans[0].y.double(), want, dim=1).min())
+            peer = quantised_error(xs[0], routes[0][1], routes[0][2], stack[0], hidden, width, want)
             floor = read(size, layers)[0]
-            line = f"{name} mxfp8 from ids"
-            print(f"{start},moe_decode,{plans[0].row},{line},{batch},{distinct:.2f},{size},{us[0]:.2f},{us[1]:.2f},{us[2]:.2f},{size / us[0] * 1e-3:.0f},"
-                  f"{floor:.2f},{floor / us[0]:.3f},{error:.2e}", file=out, flush=True)
-            print(f"{line:36} {batch:4} tokens {distinct:6.1f} experts {us[0]:8.2f} us ({us[1]:.2f}..{us[2]:.2f}) {size / us[0] * 1e-3:6.0f} GB/s; "
-                  f"read {floor:7.2f} us {size / floor * 1e-3:6.0f} GB/s: {floor / us[0]:.3f}  error {error:.2e}", flush=True)
-            for p in plans:
+            for case, calls in (("from ids", plans), ("from logits", [c for pair in zip(routers, plans) for c in pair])):
+                us = [t * len(calls) / layers for t in graph_time(calls)]
+                print(f"{start},moe_decode,{plans[0].row},{name} mxfp8 {case},{batch},{distinct:.2f},{size},{us[0]:.2f},{us[1]:.2f},{us[2]:.2f},"
+                      f"{size / us[0] * 1e-3:.0f},{floor:.2f},{floor / us[0]:.3f},{error:.2e},{peer:.2e},{1 - cosine:.1e}", file=out, flush=True)
+                print(f"{name:16} {case:12} {batch:4} tokens {distinct:6.1f} experts {us[0]:8.2f} us {size / us[0] * 1e-3:5.0f} GB/s; read {floor:7.2f} us: "
+                      f"{floor / us[0]:.3f}  error {error:.2e}, with MXFP8 x {peer:.2e}, 1 - cosine {1 - cosine:.1e}", flush=True)
+            for p in plans + routers:
                 p.free()
         del stack
         torch.cuda.empty_cache()

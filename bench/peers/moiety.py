@@ -82,6 +82,16 @@ class DecodeArgs(c.Structure):
                 ("down", Operand), ("y", c.c_void_p), ("apart", c.c_void_p)]
 
 
+class RouteDesc(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("max_tokens", c.c_int64), ("experts", c.c_int64), ("top_k", c.c_int64),
+                ("renormalize", c.c_bool), ("aux_coef", c.c_float)]
+
+
+class RouteArgs(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("tokens", c.c_int64), ("logits", c.c_void_p), ("probs", c.c_void_p), ("ids", c.c_void_p), ("weights", c.c_void_p),
+                ("aux_loss", c.c_void_p), ("d_weights", c.c_void_p), ("d_logits", c.c_void_p)]
+
+
 lib = c.CDLL(os.environ.get("MOIETY_LIB", "build/gpu/libmoiety.so"))
 lib.moi_last_error.restype = c.c_char_p
 lib.moi_plan_row.restype = c.c_char_p
@@ -90,6 +100,7 @@ lib.moi_scale_bytes.restype = c.c_int64
 lib.moi_scale_bytes.argtypes = [c.c_void_p, c.c_int64, c.c_int64, c.c_int64]
 lib.moi_plan_workspace_bytes.restype = c.c_int64
 lib.moi_quantize_run.argtypes = [c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_void_p]
+lib.moi_route_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_moe_decode_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_swiglu_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_swiglu_backward_run.argtypes = lib.moi_quantize_run.argtypes
@@ -214,6 +225,29 @@ def Ggemm(ctx, grouping, a, b, d, offsets, row=None, accumulate=False, a_order=K
                      m=d.shape[1] if by_k else 0, n=d.shape[-1], k=0 if by_k else a.cols)
     args = GgemmArgs(size=c.sizeof(GgemmArgs), rows=rows, offsets=offsets.data_ptr(), a=a.operand(), b=b.operand(), d=d.data_ptr())
     return Product(lib.moi_ggemm_plan_create, lib.moi_ggemm_run, ctx, desc, args, (a, b, d, offsets))
+
+
+class Route:
+    """A plan that routes; ids and weights are its results."""
+
+    def __init__(self, ctx, logits, top_k, row=None):
+        tokens, experts = logits.shape
+        desc = RouteDesc(size=c.sizeof(RouteDesc), row=row, max_tokens=tokens, experts=experts, top_k=top_k, renormalize=True)
+        self.plan, self.logits = c.c_void_p(), logits
+        check(lib.moi_route_plan_create(c.byref(self.plan), ctx, c.byref(desc)))
+        self.row = lib.moi_plan_row(self.plan).decode()
+        self.workspace = torch.empty(lib.moi_plan_workspace_bytes(self.plan), dtype=torch.uint8, device="cuda")
+        self.probs = torch.empty_like(logits)
+        self.ids = torch.empty(tokens, top_k, dtype=torch.int32, device="cuda")
+        self.weights = torch.empty(tokens, top_k, dtype=torch.float32, device="cuda")
+        self.args = RouteArgs(size=c.sizeof(RouteArgs), tokens=tokens, logits=logits.data_ptr(), probs=self.probs.data_ptr(), ids=self.ids.data_ptr(),
+                              weights=self.weights.data_ptr())
+
+    def __call__(self):
+        check(lib.moi_route_run(self.plan, c.byref(self.args), self.workspace.data_ptr() or None, self.workspace.numel(), stream()))
+
+    def free(self):
+        lib.moi_plan_free(self.plan)
 
 
 class Decode:

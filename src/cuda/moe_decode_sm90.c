@@ -35,7 +35,7 @@ static int weight_of(const moi_format *f)
 }
 
 /* Tokens of a launch: what its lists hold. */
-enum { MOST_TOKENS = 128, MOST_PAIRS = 1024, MOST_EXPERTS = 2048, MOST_WIDTH = 8192, MOST_TOP_K = 16 };
+enum { MOST_TOKENS = 128, MOST_PAIRS = 1024, MOST_EXPERTS = 2048, MOST_WIDTH = 7168, MOST_TOP_K = 16 };
 static int64_t most_tokens(const moi_moe_decode_desc *d)
 {
     return moii_min(moii_min(moii_max(d->max_tokens, 1), MOST_TOKENS), MOST_PAIRS / d->top_k);
@@ -48,7 +48,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     if (d->x != MOI_BF16) return false;
     *why = "weights must be BF16, MXFP8 or MXFP4 (E4M3, E2M1), or E4M3 of blk128, with row-major scales";
     if (weight_of(&d->weights) < 0) return false;
-    *why = "hidden and width must be multiples of 32, from 32 to 8192";
+    *why = "hidden and width must be multiples of 32, from 32 to 7168";
     if (d->hidden % 32 || d->width % 32 || !d->hidden || !d->width || d->hidden > MOST_WIDTH || d->width > MOST_WIDTH) return false;
     *why = "top_k must be at most 16 and experts at most 2048";
     if (d->top_k > MOST_TOP_K || d->experts > MOST_EXPERTS) return false;
@@ -78,7 +78,7 @@ static int lay_out(moe_decode_sm90_args *a, int pass, int words, int64_t tokens,
     int64_t pairs = tokens * top_k, actives = moii_min(pairs, experts);
     int at = 0;
     a->at_ring = take(&at, DECODE_WARPS * RING * DECODE_STAGE);
-    a->at_scales = take(&at, (int64_t)DECODE_WARPS * a->scale_slots * a->stages * DECODE_ROWS * 4 * words);
+    a->at_scales = take(&at, (int64_t)DECODE_WARPS * a->scale_slots * a->spans * DECODE_ROWS * (pass == 1 ? DECODE_MT_UP : 1) * 4 * words);
     a->at_red = take(&at, pass == 1 ? DECODE_RED_UP : DECODE_RED_DOWN);
     a->at_ids = take(&at, 4 * pairs), a->at_slot = take(&at, 2 * pairs), a->at_order = take(&at, 2 * pairs);
     a->at_count = take(&at, 4 * (experts + 1)), a->at_expert = take(&at, 4 * actives);
@@ -97,11 +97,13 @@ static void plan_pass(moi_plan *plan, int pass)
     int64_t k = pass == 1 ? d->hidden : d->width, rows = pass == 1 ? 2 * d->width : d->hidden, tokens = s->tokens;
     *a = (moe_decode_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .k = (int)k, .row_bytes = (int)moi_row_bytes(d->weights.elem, k),
                                  .width = (int)d->width, .hidden = (int)d->hidden, .out_f32 = d->out == MOI_F32 };
-    a->expert_bytes = rows * a->row_bytes;
-    a->expert_scale_bytes = moi_scale_bytes(&d->weights, rows, k, 0);
-    a->tiles = (int)(pass == 1 ? d->width / 8 : d->hidden / 16);
-    a->stages = (int)moii_ceil_div(a->row_bytes, DECODE_PIECE * team);
-    a->four_rows = 4u * (unsigned int)a->row_bytes;
+    a->expert_bytes = (unsigned int)rows * (unsigned int)a->row_bytes;
+    a->expert_scale_bytes = (unsigned int)moi_scale_bytes(&d->weights, rows, k, 0);
+    a->tiles = (int)((pass == 1 ? d->width : d->hidden) / 16);
+    a->spans = (int)moii_ceil_div(a->row_bytes, DECODE_SPAN * team);
+    a->stages = a->spans * (pass == 1 ? DECODE_MT_UP : 1);
+    a->inverse_top_k = 65536u / (unsigned int)d->top_k + 1;
+    a->step_rows = (pass == 1 ? 8u : 4u) * (unsigned int)a->row_bytes;
     a->second_half = (pass == 1 ? (unsigned int)d->width : 8u) * (unsigned int)a->row_bytes;
     if (words) a->scale_row = (int)moi_scale_blocks(&d->weights, k, 0) * (weight == WEIGHT_BLK128 || weight == WEIGHT_SQUARE ? 4 : 1);
     int scales = a->scale_row % 4 ? SCALES_BYTES : SCALES_WORDS;
@@ -110,7 +112,7 @@ static void plan_pass(moi_plan *plan, int pass)
     g->kernel = &kernel;
     g->most_shared = true; /* blocks of both passes are to be there at once */
     g->shared_bytes = lay_out(a, pass, scales == SCALES_WORDS ? words : 0, tokens, d->experts, (int)d->top_k);
-    defines_for(pass, weight, scales, scales == SCALES_WORDS && a->row_bytes == a->stages * team * DECODE_PIECE, g->defines);
+    defines_for(pass, weight, scales, scales == SCALES_WORDS && a->row_bytes == a->spans * team * DECODE_SPAN, g->defines);
     s->launch[pass - 1] = (moii_gpu_launch){ .threads = DECODE_THREADS, .shared_bytes = g->shared_bytes, .overlap = true,
                                              .grid = { moii_min(pass == 1 ? tokens * d->top_k * a->tiles : a->tiles, moii_gpu_of(plan->ctx)->sms) } };
 }
@@ -124,7 +126,7 @@ static moi_status plan_it(moi_plan *plan)
     plan->unplan = unplan;
     for (s->tokens = most_tokens(d);; s->tokens = (s->tokens + 1) / 2) {
         for (int pass = 1; pass <= 2; pass++) plan_pass(plan, pass);
-        if (s->tokens == 1 || s->kernel[1].shared_bytes <= moii_gpu_of(plan->ctx)->shared_bytes) break;
+        if (s->tokens == 1 || moii_max(s->kernel[0].shared_bytes, s->kernel[1].shared_bytes) <= moii_gpu_of(plan->ctx)->shared_bytes) break;
     }
     plan->workspace_bytes = moii_round_up(s->tokens * d->top_k * d->width * 2, MOII_WORKSPACE_ALIGN);
     return moii_gpu_prepare(plan->ctx, s->kernel, 2);

@@ -54,6 +54,11 @@ MOII_FN void load_column(column_part &p, const unsigned short *from, bool valid)
     if (WEIGHT == WEIGHT_BF16) {
         const uint2 v = column_load2((const uint2 *)from);
         p.w[0] = v.x, p.w[1] = v.y;
+    } else if (PASS == 2) {
+        for (int i = 0; i < COLUMN_WORDS / 4; i++) {
+            const uint4 v = column_load4((const uint4 *)from + i);
+            p.w[4 * i] = v.x, p.w[4 * i + 1] = v.y, p.w[4 * i + 2] = v.z, p.w[4 * i + 3] = v.w;
+        }
     } else if (WEIGHT == WEIGHT_MXFP4) { /* code i of a word goes with code i + 4 */
         for (int i = 0; i < 2; i++) {
             const uint4 v = column_load4((const uint4 *)from + i);
