@@ -7,21 +7,23 @@
 #include "gpu.h"
 #include "kernels/moe_decode_sm90_args.h"
 
-/* words of scales, rows that fill their stages and others; then bytes of scales, of MXFP8 and MXFP4 */
-enum { WEIGHTS = 5, WITH_WORDS = 2 * 2 * WEIGHTS, VARIANTS = WITH_WORDS + 2 * 2, RING = 4 };
+/* words of scales, rows that fill their stages and others; then bytes of scales, of MXFP8 and MXFP4; each with three teams */
+enum { WEIGHTS = 5, SIDES = 3, WITH_WORDS = SIDES * 2 * WEIGHTS, VARIANTS = WITH_WORDS + SIDES * 2, RING = 4 };
 
-static void defines_for(int pass, int weight, int scales, int exact, char defines[MOII_DEFINES])
+static void defines_for(int pass, int team, int weight, int scales, int exact, char defines[MOII_DEFINES])
 {
-    snprintf(defines, MOII_DEFINES, "PASS=%d WEIGHT=%d SCALES=%d EXACT=%d RING=%d", pass, weight, scales, exact, RING);
+    snprintf(defines, MOII_DEFINES, "PASS=%d TEAM=%d WEIGHT=%d SCALES=%d EXACT=%d RING=%d", pass, team, weight, scales, exact, RING);
 }
 static void variant(int i, char defines[MOII_DEFINES])
 {
-    if (i < WITH_WORDS) defines_for(1 + i % 2, i / 4, SCALES_WORDS, i / 2 % 2, defines);
-    else defines_for(1 + i % 2, i < WITH_WORDS + 2 ? WEIGHT_MXFP8 : WEIGHT_MXFP4, SCALES_BYTES, 0, defines);
+    static const int teams[SIDES] = { DECODE_TEAM_DOWN, DECODE_TEAM_UP, 2 * DECODE_TEAM_UP };
+    int side = i % SIDES, pass = side ? 1 : 2, n = i / SIDES;
+    if (i < WITH_WORDS) defines_for(pass, teams[side], n / 2, SCALES_WORDS, n % 2, defines);
+    else defines_for(pass, teams[side], n == WITH_WORDS / SIDES ? WEIGHT_MXFP8 : WEIGHT_MXFP4, SCALES_BYTES, 0, defines);
 }
 
 static const moii_kernel kernel = {
-    .stem = "moe_decode_sm90", .archs = "sm_90a sm_100a", .registers = 128, .variants = VARIANTS, .variant = variant,
+    .stem = "moe_decode_sm90", .archs = "sm_90a", .registers = 128, .variants = VARIANTS, .variant = variant,
 };
 
 /* WEIGHT_..., or -1 */
@@ -92,11 +94,12 @@ static void plan_pass(moi_plan *plan, int pass)
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     state *s = plan->state;
     moe_decode_sm90_args *a = &s->args[pass - 1];
-    int team = pass == 1 ? DECODE_TEAM_UP : DECODE_TEAM_DOWN, weight = weight_of(&d->weights);
+    int weight = weight_of(&d->weights);
     int words = weight == WEIGHT_BF16 ? 0 : weight == WEIGHT_MXFP4 ? 2 : 1;
     int64_t k = pass == 1 ? d->hidden : d->width, rows = pass == 1 ? 2 * d->width : d->hidden, tokens = s->tokens;
     *a = (moe_decode_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .k = (int)k, .row_bytes = (int)moi_row_bytes(d->weights.elem, k),
                                  .width = (int)d->width, .hidden = (int)d->hidden, .out_f32 = d->out == MOI_F32 };
+    int team = pass == 2 ? DECODE_TEAM_DOWN : a->row_bytes < DECODE_LONG_ROW ? DECODE_TEAM_UP : 2 * DECODE_TEAM_UP;
     a->expert_bytes = (unsigned int)rows * (unsigned int)a->row_bytes;
     a->expert_scale_bytes = (unsigned int)moi_scale_bytes(&d->weights, rows, k, 0);
     a->tiles = (int)((pass == 1 ? d->width : d->hidden) / 16);
@@ -112,7 +115,7 @@ static void plan_pass(moi_plan *plan, int pass)
     g->kernel = &kernel;
     g->most_shared = true; /* blocks of both passes are to be there at once */
     g->shared_bytes = lay_out(a, pass, scales == SCALES_WORDS ? words : 0, tokens, d->experts, (int)d->top_k);
-    defines_for(pass, weight, scales, scales == SCALES_WORDS && a->row_bytes == a->spans * team * DECODE_SPAN, g->defines);
+    defines_for(pass, team, weight, scales, scales == SCALES_WORDS && a->row_bytes == a->spans * team * DECODE_SPAN, g->defines);
     s->launch[pass - 1] = (moii_gpu_launch){ .threads = DECODE_THREADS, .shared_bytes = g->shared_bytes, .overlap = true,
                                              .grid = { moii_min(pass == 1 ? tokens * d->top_k * a->tiles : a->tiles, moii_gpu_of(plan->ctx)->sms) } };
 }

@@ -4,7 +4,7 @@
  *
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: y = sum of weight * (down . u)
  *             WEIGHT, SCALES (moe_decode_sm90_args.h); EXACT: 1 where rows fill their stages;
- *             RING: stages that a warp holds
+ *             TEAM: warps that share an item; RING: stages that a warp holds
  *   grid      as many blocks as multiprocessors, or fewer; all must run at once
  *   item      rows of one expert times up to 8 columns, tokens that chose it.  Pass 1: 16 rows of gate and 16 of up; block b takes a run of
  *             the items of all experts, so that it reads memory in order.  Pass 2: block b takes 16 outputs, all experts ascending.
@@ -18,7 +18,7 @@
 #include "decode_weights.cuh"
 #include "silu.h"
 
-enum { TEAM = PASS == 1 ? DECODE_TEAM_UP : DECODE_TEAM_DOWN, TEAMS = DECODE_WARPS / TEAM };
+enum { TEAMS = DECODE_WARPS / TEAM };
 /* A stage: MT times 16 rows (pass 1: 8 of gate, 8 of up), PIECE bytes of each. */
 enum { MT = PASS == 1 ? DECODE_MT_UP : 1, PIECE = DECODE_STAGE / DECODE_ROWS / MT, CHUNKS = PIECE / 32, ROWS = DECODE_ROWS * MT };
 /* words of scales of a row and stage: 4 E8M0 bytes or one FP32 */
@@ -199,8 +199,10 @@ typedef struct stage_scales { unsigned int e0[CHUNKS], e1[CHUNKS]; } stage_scale
 
 MOII_FN bool any_far(unsigned int v) { return ((v & 0x7F7F7F7Fu) + (LIFT - 127 + 128) * 0x01010101u & v & 0x80808080u) != 0; } /* a byte over 254 - LIFT */
 
-/* True where one of this lane's E8M0 scales needs care.  s0, s1: the words of the stage's span; `it` is one stage further. */
-MOII_FN bool get_scales(stage_scales &e, const item &it, const moe_decode_sm90_args &a, const worker &w, unsigned int s0, unsigned int s1, int stage, int mt)
+/* True where one of this lane's E8M0 scales needs care.  s0, s1: the words of the stage's span; `it` is one stage further, two if
+ * it is ahead. */
+MOII_FN bool get_scales(stage_scales &e, const item &it, const moe_decode_sm90_args &a, const worker &w, unsigned int s0, unsigned int s1, int stage, int mt,
+                        bool ahead)
 {
     bool far = false;
     if (WEIGHT == WEIGHT_BF16) {
@@ -209,7 +211,7 @@ MOII_FN bool get_scales(stage_scales &e, const item &it, const moe_decode_sm90_a
     }
 #if SCALES == 1
     for (int i = 0; i < CHUNKS; i++) {
-        const int k = it.k + (i - CHUNKS) * CHUNK_K, at = k / 32 + mt * 8 * a.scale_row;
+        const int k = it.k + (i - (ahead ? 2 : 1) * CHUNKS) * CHUNK_K, at = k / 32 + mt * 8 * a.scale_row;
         e.e0[i] = k < a.k ? __ldcg(it.scale[0] + at) : 127, e.e1[i] = k < a.k ? __ldcg(it.scale[1] + at) : 127;
         far = far || needs_rest(e.e0[i]) || needs_rest(e.e1[i]);
     }
@@ -231,14 +233,14 @@ MOII_FN bool get_scales(stage_scales &e, const item &it, const moe_decode_sm90_a
 }
 
 /* sums: of the MT tiles, or of the even and the odd chunks; `at`: this lane's place in the stage. */
-MOII_FN void stage_product(tile_sum *sums, unsigned int *nan, const item &it, const moe_decode_sm90_args &a, const worker &w, const columns &b, unsigned int at,
-                           unsigned int s0, unsigned int s1, int stage)
+MOII_FN void stage_product(tile_sum *sums, unsigned int *nan, const item &it, const moe_decode_sm90_args &a, const worker &w, const columns &b, bool ahead,
+                           unsigned int at, unsigned int s0, unsigned int s1, int stage)
 {
     const unsigned int half = 8 * PIECE;
 #pragma unroll
     for (int mt = 0; mt < MT; mt++, at += 16 * PIECE, s0 += 16 * a.spans * 4 * WORDS, s1 += 16 * a.spans * 4 * WORDS) {
         stage_scales e;
-        const bool far = get_scales(e, it, a, w, s0, s1, stage, mt);
+        const bool far = get_scales(e, it, a, w, s0, s1, stage, mt, ahead);
         if (WORDS && !SCALED_APART && __any_sync(0xFFFFFFFFu, far)) {
 #pragma unroll
             for (int i = 0; i < CHUNKS; i++)
@@ -356,10 +358,13 @@ extern "C" __global__ void __launch_bounds__(DECODE_THREADS, 1) moe_decode_sm90(
 #pragma unroll 1
             for (int stage = 0; stage < a.stages; stage++) {
                 const unsigned int span = stage / (128 / PIECE) * (4 * WORDS);
+                columns now = b;
+                const bool ahead = PASS == 1 && stage + 1 < a.stages; /* where registers allow it, the next stage's are fetched now */
+                if (ahead) load_columns(b, it, a);
                 copies_wait();
                 __syncwarp();
                 send(f, l, a, w, s, to + (at + (RING - 1) * DECODE_STAGE) % (RING * DECODE_STAGE));
-                stage_product(sums, nan, it, a, w, b, place + at, s0 + span, s1 + span, stage);
+                stage_product(sums, nan, it, a, w, now, ahead, place + at, s0 + span, s1 + span, stage);
                 at = (at + DECODE_STAGE) % (RING * DECODE_STAGE);
                 if (stage + 1 == a.stages) {
                     if (n + 1 == items && round + 1 == rounds) break;
@@ -367,7 +372,7 @@ extern "C" __global__ void __launch_bounds__(DECODE_THREADS, 1) moe_decode_sm90(
                     if (PASS == 1 && SCALES == SCALES_WORDS && c.active == mine.active && c.group == mine.group) rewind(it, a);
                     else it = item_at(a, l, w, c);
                 }
-                load_columns(b, it, a);
+                if (!ahead) load_columns(b, it, a);
             }
             if (++scale_slot == a.scale_slots) scale_slot = 0;
             for (int i = 0; i < 4 && MT == 1; i++) sums[0].v[i] += sums[1].v[i];
@@ -376,7 +381,7 @@ extern "C" __global__ void __launch_bounds__(DECODE_THREADS, 1) moe_decode_sm90(
                 float *red = reds + buffer * (TEAM * MT * 128);
                 put_sum(red, w, sums);
                 team_meets(w); /* the other buffer is free then: who read it has come here */
-                put_neuron(a, l, mine, red, w.member * 32 + w.lane);
+                if (w.member < 4) put_neuron(a, l, mine, red, w.member * 32 + w.lane);
             } else {
                 float2 *red = (float2 *)reds + buffer * 64;
                 if (w.member) red[w.lane] = make_float2(sums[0].v[0], sums[0].v[1]), red[32 + w.lane] = make_float2(sums[0].v[2], sums[0].v[3]);
