@@ -244,14 +244,15 @@ MOII_FN void stage_product(tile_sum *sums, unsigned int *nan, const item &it, co
         if (WORDS && !SCALED_APART && __any_sync(0xFFFFFFFFu, far)) {
 #pragma unroll
             for (int i = 0; i < CHUNKS; i++)
-                add_chunk_far(sums[MT == 2 ? mt : i % 2], shared_pair(at ^ i * 32u), shared_pair((at ^ i * 32u) + half), e.e0[i], e.e1[i], b.part[i], nan + 2 * mt);
+                add_chunk_far(sums[MT == 2 ? mt : i % 2], shared_pair(at ^ i * 32u), shared_pair((at ^ i * 32u) + half), e.e0[i], e.e1[i], b.part[i],
+                              nan + 2 * mt);
             continue;
         }
         tile_sum own = { { 0, 0, 0, 0 } };
 #pragma unroll
         for (int i = 0; i < CHUNKS; i++)
-            add_chunk(SCALED_APART ? own : sums[MT == 2 ? mt : i % 2], shared_pair(at ^ i * 32u), shared_pair((at ^ i * 32u) + half), e.e0[i], e.e1[i], b.part[i],
-                      nan + 2 * mt);
+            add_chunk(SCALED_APART ? own : sums[MT == 2 ? mt : i % 2], shared_pair(at ^ i * 32u), shared_pair((at ^ i * 32u) + half), e.e0[i], e.e1[i],
+                      b.part[i], nan + 2 * mt);
         if (SCALED_APART)
             for (int j = 0; j < 4; j++) sums[mt].v[j] = __fmaf_rn(moii_float_of(j < 2 ? e.e0[0] : e.e1[0]), own.v[j], sums[mt].v[j]);
     }
