@@ -153,6 +153,13 @@ MOI_API moi_status moi_rebase_run(const moi_plan *plan, const moi_rebase_args *a
 /* How a plain (F32, BF16) operand lies in memory; quantised operands are always K-major. */
 typedef enum moi_order { MOI_K_MAJOR = 0, MOI_MN_MAJOR = 1 } moi_order;
 
+/* What is known of an mx32 product's scales, of a and b alike. */
+typedef enum moi_mx_scales {
+    MOI_MX_FREE = 0,    /* nothing */
+    MOI_MX_PER_128 = 1, /* those of each 128 elements of a row are equal: moi_rebase with group 128 */
+    MOI_MX_PER_ROW = 2  /* those of a row are equal: moi_rebase with group 0 */
+} moi_mx_scales;
+
 typedef struct moi_gemm_desc {
     uint32_t size;
     const char *row;
@@ -161,6 +168,7 @@ typedef struct moi_gemm_desc {
     moi_dtype out;     /* F32 or BF16 */
     bool accumulate;   /* D += instead of D =; needs out F32 */
     int64_t max_m, n, k;
+    moi_mx_scales mx;  /* a promise; rows of the cuda back end read only the first of equal scales, and are faster for it */
 } moi_gemm_desc;
 #define MOI_GEMM_DESC_INIT { .size = sizeof(moi_gemm_desc), .out = MOI_F32 }
 
@@ -204,6 +212,7 @@ typedef struct moi_ggemm_desc {
     int64_t m;        /* GROUP_K only */
     int64_t n;
     int64_t k;        /* GROUP_M only */
+    moi_mx_scales mx; /* as moi_gemm_desc; a group's elements are counted from its beginning */
 } moi_ggemm_desc;
 #define MOI_GGEMM_DESC_INIT { .size = sizeof(moi_ggemm_desc), .out = MOI_F32 }
 

@@ -51,6 +51,11 @@ class Dense(protocols.Contest):
     def ours(self, row):
         return m.Gemm(self.ctx, self.a, self.b, self.fresh(), row=row, accumulate=self.add), self.check()
 
+    def rebased(self):
+        """operands re-expressed on one scale a row beforehand; the result is held to the product of those with 1x32 scales"""
+        a, b = p.rebased(self.ctx, self.a), p.rebased(self.ctx, self.b)
+        return m.Gemm(self.ctx, a, b, self.fresh(), mx=2), self.check()
+
     def keeps(self, call, plain=False, **how):
         """for calls that return their result: the check looks at what the last one gave"""
         last = [None]
@@ -94,7 +99,7 @@ class Dense(protocols.Contest):
     def peers(self):
         peers = {"dense": [("deepgemm", self.deepgemm), ("cublaslt-block", self.block_wise), ("cublaslt-tensor", self.tensor_wise)],
                  "vectors": [("deepgemm", self.deepgemm)],
-                 "mx": [("cublas-bf16", self.cublas), ("cublas-bf16-nn", self.cublas_nn), ("cublaslt-tensor", self.tensor_wise)],
+                 "mx": [("ours-rebased", self.rebased), ("cublas-bf16", self.cublas), ("cublas-bf16-nn", self.cublas_nn), ("cublaslt-tensor", self.tensor_wise)],
                  "bf16": [("cublas-bf16", self.cublas), ("cublas-bf16-nn", self.cublas_nn), ("deepgemm-bf16", self.deepgemm_bf16)]}[self.table]
         return peers + [("cublas-bf16", self.cublas)] if self.table == "dense" and not self.small else peers
 

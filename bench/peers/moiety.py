@@ -54,7 +54,7 @@ class SwigluArgs(c.Structure):
 
 class GemmDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("a", Format), ("b", Format), ("a_order", c.c_int), ("b_order", c.c_int), ("out", c.c_int),
-                ("accumulate", c.c_bool), ("max_m", c.c_int64), ("n", c.c_int64), ("k", c.c_int64)]
+                ("accumulate", c.c_bool), ("max_m", c.c_int64), ("n", c.c_int64), ("k", c.c_int64), ("mx", c.c_int)]
 
 
 class GemmArgs(c.Structure):
@@ -64,7 +64,15 @@ class GemmArgs(c.Structure):
 class GgemmDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("grouping", c.c_int), ("a", Format), ("b", Format), ("a_order", c.c_int),
                 ("b_order", c.c_int), ("out", c.c_int), ("accumulate", c.c_bool), ("groups", c.c_int64), ("max_rows", c.c_int64), ("m", c.c_int64),
-                ("n", c.c_int64), ("k", c.c_int64)]
+                ("n", c.c_int64), ("k", c.c_int64), ("mx", c.c_int)]
+
+
+class RebaseDesc(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("format", Format), ("group", c.c_int64), ("max_rows", c.c_int64), ("cols", c.c_int64)]
+
+
+class RebaseArgs(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("rows", c.c_int64), ("input", Operand), ("out", Operand), ("max_shift", c.c_void_p), ("bound", c.c_void_p)]
 
 
 class GgemmArgs(c.Structure):
@@ -104,6 +112,7 @@ lib.moi_route_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_moe_decode_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_swiglu_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_swiglu_backward_run.argtypes = lib.moi_quantize_run.argtypes
+lib.moi_rebase_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_gemm_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_ggemm_run.argtypes = lib.moi_quantize_run.argtypes
 for f in ("moi_plan_row", "moi_plan_workspace_bytes", "moi_plan_free", "moi_ctx_free", "moi_ctx_describe"):
@@ -208,10 +217,10 @@ class Product:
         lib.moi_plan_free(self.plan)
 
 
-def Gemm(ctx, a, b, d, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MAJOR):
+def Gemm(ctx, a, b, d, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MAJOR, mx=0):
     """D = A B^T; a and b as products.Matrix (fmt, operand(), rows, cols), d a tensor [m, n]."""
     desc = GemmDesc(size=c.sizeof(GemmDesc), row=row, a=a.fmt, b=b.fmt, a_order=a_order, b_order=b_order, out=F32 if d.dtype == torch.float32 else BF16,
-                    accumulate=accumulate, max_m=d.shape[0], n=d.shape[1], k=a.cols if a_order == K_MAJOR else a.rows)
+                    accumulate=accumulate, max_m=d.shape[0], n=d.shape[1], k=a.cols if a_order == K_MAJOR else a.rows, mx=mx)
     args = GemmArgs(size=c.sizeof(GemmArgs), m=d.shape[0], a=a.operand(), b=b.operand(), d=d.data_ptr())
     return Product(lib.moi_gemm_plan_create, lib.moi_gemm_run, ctx, desc, args, (a, b, d))
 

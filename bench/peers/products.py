@@ -91,6 +91,19 @@ def quantized(ctx, x, fmt, offsets=None, colwise=False):
     return made
 
 
+def rebased(ctx, a):
+    """a, mx32, with one scale for each row"""
+    out = Matrix(a.fmt, torch.empty_like(a.data), torch.empty_like(a.scale), a.rows, a.cols, a.batch)
+    desc = m.RebaseDesc(size=m.c.sizeof(m.RebaseDesc), format=a.fmt, group=0, max_rows=a.rows, cols=a.cols)
+    plan = m.c.c_void_p()
+    m.check(m.lib.moi_rebase_plan_create(m.c.byref(plan), ctx, m.c.byref(desc)))
+    args = m.RebaseArgs(size=m.c.sizeof(m.RebaseArgs), rows=a.rows, input=a.operand(), out=out.operand())
+    m.check(m.lib.moi_rebase_run(plan, m.c.byref(args), None, 0, m.stream()))
+    torch.cuda.synchronize()
+    m.lib.moi_plan_free(plan)
+    return out
+
+
 def poison(d):
     """so that an element nobody writes is found"""
     d.view(torch.uint8).fill_(0xFF)

@@ -13,7 +13,7 @@
 #include "cubin.h"
 #include "nvrtc.h"
 
-enum { MOII_DEFINES = 192, MOII_ARCH = 16 };
+enum { MOII_DEFINES = 256, MOII_ARCH = 16 };
 
 /* What a kernel file of src/cuda/kernels/ states about itself.  Its text is STEM.cu, its entry STEM. */
 typedef struct moii_kernel {

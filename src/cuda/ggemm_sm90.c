@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ggemm_sm90.c: launches ggemm_sm90.cu: grouped products of BF16 and 8-bit operands on Hopper's tensor cores. */
+#include "format.h"
+#include "tensor_product.h"
+
+static moii_tensor_product product_of(const moi_ggemm_desc *d)
+{
+    bool rows = d->grouping == MOI_GROUP_M;
+    return (moii_tensor_product){ .grouping = rows ? PRODUCT_ROWS : PRODUCT_DEPTH, .a = &d->a, .b = &d->b, .a_turned = d->a_order == MOI_MN_MAJOR,
+                           .b_turned = d->b_order == MOI_MN_MAJOR, .accumulate = d->accumulate, .mx = d->mx, .groups = d->groups,
+                           .m = rows ? d->max_rows : d->m, .n = d->n, .k = rows ? d->k : d->max_rows };
+}
+
+#define ACT { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_COL, 0 }
+#define WEIGHT { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
+#define MXFP8 { MOI_RECIPE_MX32, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
+#define PLAIN { MOI_RECIPE_BF16, MOI_BF16, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
+static const struct { moi_grouping grouping; moi_format a, b; moi_dtype out; int64_t rows, m, n, k; } ahead[] = {
+    { MOI_GROUP_M, ACT, WEIGHT, MOI_BF16, 32768, 0, 4096, 7168 },
+    { MOI_GROUP_M, ACT, WEIGHT, MOI_BF16, 256, 0, 4096, 7168 },
+    { MOI_GROUP_M, PLAIN, PLAIN, MOI_BF16, 32768, 0, 4096, 7168 },
+    { MOI_GROUP_M, MXFP8, MXFP8, MOI_F32, 256, 0, 4096, 7168 },
+    { MOI_GROUP_K, ACT, ACT, MOI_F32, 32768, 4096, 7168, 0 },
+    { MOI_GROUP_K, PLAIN, PLAIN, MOI_F32, 32768, 4096, 7168, 0 },
+};
+enum { AHEAD = sizeof ahead / sizeof *ahead };
+
+static void variant(int i, char defines[MOII_DEFINES])
+{
+    moi_ggemm_desc d = { .grouping = ahead[i].grouping, .a = ahead[i].a, .b = ahead[i].b, .out = ahead[i].out, .groups = 8, .max_rows = ahead[i].rows,
+                         .m = ahead[i].m, .n = ahead[i].n, .k = ahead[i].k, .accumulate = ahead[i].grouping == MOI_GROUP_K };
+    if (d.grouping == MOI_GROUP_K && d.a.recipe == MOI_RECIPE_BF16) d.a_order = d.b_order = MOI_MN_MAJOR;
+    moii_tensor_product p = product_of(&d);
+    moii_tensor_variant(&p, d.out, defines);
+}
+
+static const moii_kernel kernel = { .stem = "ggemm_sm90", .archs = "sm_90a", .registers = 255, .variants = AHEAD, .variant = variant };
+
+static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
+{
+    const moi_ggemm_desc *d = desc;
+    moii_tensor_product p = product_of(d);
+    return moii_tensor_fits(&p, d->out, why) && moii_gpu_fits(ctx, &kernel, why);
+}
+
+static moi_status plan_it(moi_plan *plan)
+{
+    const char *why;
+    moii_tensor_product p = product_of(&plan->desc.ggemm);
+    moii_tensor_fits(&p, plan->desc.ggemm.out, &why);
+    return moii_tensor_plan_make(plan, &kernel, &p);
+}
+
+static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
+{
+    const moi_ggemm_desc *d = &plan->desc.ggemm;
+    const moi_ggemm_args *in = args;
+    bool rows = d->grouping == MOI_GROUP_M;
+    moii_tensor_run r = { .a = &in->a, .b = &in->b, .d = in->d, .ldd = in->ldd, .m = rows ? in->rows : d->m, .k = rows ? d->k : in->rows,
+                           .offsets = in->offsets };
+    return moii_tensor_launch(plan, "ggemm run", &r, workspace, stream);
+}
+
+static const moii_kernel *const kernels[] = { &kernel, &moii_pack_kernel, NULL };
+
+const moii_impl moii_impl_ggemm_sm90 = {
+    .name = "ggemm_sm90", .op = MOII_OP_GGEMM, .backend = MOI_BACKEND_CUDA,
+    .recipes = MOII_RECIPE_BIT(MOI_RECIPE_BF16) | MOII_RECIPE_BIT(MOI_RECIPE_MX32) | MOII_RECIPE_BIT(MOI_RECIPE_BLK128),
+    .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
+};

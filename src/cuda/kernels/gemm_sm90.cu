@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * gemm_sm90: moi_gemm_run on Hopper; product_sm90.cuh says what the defines mean. */
+#include "product_sm90.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_sm90(const __grid_constant__ product_args a) { product(a); }

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * product_load.cuh: the loading warps of product_sm90.cuh: tiles of A and B by tensor maps, scales by ordinary loads. */
+#ifndef MOII_PRODUCT_LOAD_CUH
+#define MOII_PRODUCT_LOAD_CUH
+
+/* K-major: one box of rows of 128 bytes.  MN-major: runs of 64 values, 64 lines of the reduction each. */
+MOII_FN void load_stage(const product_map *ma, const product_map *mb, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block)
+{
+    const int zb = B_GROUPED ? u.group : 0;
+    const int share = BM / CLUSTER, from = CLUSTER > 1 ? (int)block * share : 0;
+#if A_TURNED
+    for (int i = from; i < from + share; i += 64) {
+        if (CLUSTER > 1) box_load_to(tile + i * 128, ma, full, u.row + i, k, 0, (1 << CLUSTER) - 1);
+        else box_load(tile + i * 128, ma, full, u.row + i, k, 0);
+    }
+#else
+    if (CLUSTER > 1) box_load_to(tile + from * 128, ma, full, k, u.row + from, 0, (1 << CLUSTER) - 1);
+    else box_load(tile, ma, full, k, u.row, 0);
+#endif
+#if B_TURNED
+    for (int i = 0; i < BN; i += 64) box_load(tile + A_BYTES + i * 128, mb, full, u.col + i, k, zb);
+#else
+    box_load(tile + A_BYTES, mb, full, k, u.col, zb);
+#endif
+}
+
+#if SCALES_BULK
+/* The scales of one block of an operand, rows from `row` on; returns the bytes. */
+MOII_FN unsigned int load_run(const product_scales &t, long long group, unsigned int to, unsigned int full, int row, int block, int most)
+{
+    const int count = min(most, (int)t.block_stride - row); /* block_stride: all rows, rounded up to 4 */
+    if (count <= 0) return 0;
+    run_load(to, (const float *)((const char *)t.p + group * t.group_bytes) + (long long)block * t.block_stride + row, count * 4, full);
+    return count * 4;
+}
+
+/* Announces all bytes of the stage. */
+MOII_FN void load_runs(const product_args &a, const shared &s, const unit &u, unsigned int stage, int step)
+{
+    const unsigned int full = full_barrier(s, stage), to = s.base + SCALES_AT + SCALE_FLOATS * 4 * stage;
+    unsigned int bytes = STAGE_BYTES + load_run(a.a_scales, 0, to, full, u.row & ~3, u.block + step, A_STAGED);
+    if (SCALING == SCALING_VECTOR) bytes += load_run(a.b_scales, B_GROUPED ? u.group : 0, to + A_STAGED * 4, full, u.col, u.block + step, BN);
+    barrier_expect(full, bytes);
+}
+#endif
+
+MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block)
+{
+    if (!elected()) return;
+    cursor c = cursor_begin(a);
+    ring r = { 0, 0 };
+    unit u;
+    const product_map *ma = c.packed ? &a.a_packed_map : &a.a_map, *mb = c.packed ? &a.b_packed_map : &a.b_map;
+    for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
+        const int steps = steps_of(u);
+        for (int step = 0; step < steps; step++) {
+            barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
+#if SCALES_BULK
+            load_runs(a, s, u, r.stage, step);
+#else
+            barrier_expect(full_barrier(s, r.stage), STAGE_BYTES);
+#endif
+            load_stage(ma, mb, u, tile_at(s, r.stage), full_barrier(s, r.stage), u.k + step * STEP, block);
+            ring_step(&r);
+        }
+    }
+}
+
+/* ---- scales ---- */
+
+#if SCALE_ARRIVALS > 0
+
+#define BLOCK_VALUES (E8M0_SCALES ? 32 : 128)
+#define BLOCK_STEP (STEP / BLOCK_VALUES) /* blocks in a stage */
+#define A_TURNS ((BM + LOADERS - 1) / LOADERS)
+#define B_TURNS ((BN + LOADERS - 1) / LOADERS)
+
+typedef struct scale_walk { /* one operand's scales of a unit */
+    const char *p;
+    int row, rows, block_end; /* row: the tile's first */
+} scale_walk;
+
+/* Where S[row][block] lies.  Outside, a neighbour: what it would scale is 0 or not stored. */
+MOII_FN unsigned int scale_place(const product_scales &t, const scale_walk &w, int row, int block)
+{
+    row = min(w.row + row, w.rows - 1), block = min(block, w.block_end - 1);
+    if (E8M0_SCALES && t.across) return ((unsigned int)(row >> 7) * t.across + (block >> 2)) * 512 + (row & 31) * 16 + (row >> 5 & 3) * 4 + (block & 3);
+    return (unsigned int)row * t.row_stride + (unsigned int)block * t.block_stride;
+}
+
+#if E8M0_SCALES
+
+MOII_FN float scale_value(unsigned int code)
+{
+    return __uint_as_float(code == 0 ? 0x00400000u : code == 255 ? 0x7FC00000u : code << 23);
+}
+
+/* The codes of a row's PER_STEP blocks, the first in the lowest byte. */
+MOII_FN unsigned int scale_codes(const product_scales &t, const scale_walk &w, int row, int block)
+{
+    const unsigned char *p = (const unsigned char *)w.p;
+    if (PER_STEP == 1) return __ldg(p + scale_place(t, w, row, block));
+    if (t.words) return __ldg((const unsigned int *)(p + scale_place(t, w, row, block)));
+    unsigned int codes = 0;
+#pragma unroll
+    for (int i = 0; i < PER_STEP; i++) codes |= (unsigned int)__ldg(p + scale_place(t, w, row, block + i)) << 8 * i;
+    return codes;
+}
+
+/* Bytes become FP32: A's [row][PER_STEP], B's [PER_STEP][column].  The next stage's are on their way while this one is waited for. */
+MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r)
+{
+    const int lane = (int)threadIdx.x - 32, steps = steps_of(u);
+    unsigned int va[A_TURNS], vb[B_TURNS];
+    for (int step = 0; step < steps; step++) {
+        const int block = u.block + step * BLOCK_STEP;
+#pragma unroll
+        for (int j = 0; j < A_TURNS; j++) va[j] = scale_codes(a.a_scales, wa, j * LOADERS + lane, block);
+#pragma unroll
+        for (int j = 0; j < B_TURNS; j++) vb[j] = scale_codes(a.b_scales, wb, j * LOADERS + lane, block);
+        barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
+        float *to = scales_at(s, r->stage);
+#pragma unroll
+        for (int j = 0; j < A_TURNS; j++) {
+            const int row = j * LOADERS + lane;
+            if (row >= BM) continue;
+#pragma unroll
+            for (int i = 0; i < PER_STEP; i++) to[row * PER_STEP + i] = scale_value(va[j] >> 8 * i & 255);
+        }
+#pragma unroll
+        for (int j = 0; j < B_TURNS; j++) {
+            const int col = j * LOADERS + lane;
+            if (col >= BN) continue;
+#pragma unroll
+            for (int i = 0; i < PER_STEP; i++) to[A_STAGED + i * BN + col] = scale_value(vb[j] >> 8 * i & 255);
+        }
+        __syncwarp();
+        if (lane % 32 == 0) barrier_arrive(full_barrier(s, r->stage));
+        ring_step(r);
+    }
+}
+
+#else
+
+/* FP32: rows of A, then columns of B unless they have squares. */
+MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r)
+{
+    const int lane = (int)threadIdx.x - 32, steps = steps_of(u);
+    for (int step = 0; step < steps; step++) {
+        const int block = u.block + step;
+        const unsigned int to = s.base + SCALES_AT + SCALE_FLOATS * 4 * r->stage;
+        barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
+#pragma unroll 1
+        for (int row = lane; row < BM; row += LOADERS) word_load(to + row * 4, (const float *)wa.p + scale_place(a.a_scales, wa, row, block));
+#pragma unroll 1
+        for (int col = lane; col < BN && SCALING == SCALING_VECTOR; col += LOADERS)
+            word_load(to + (A_STAGED + col) * 4, (const float *)wb.p + scale_place(a.b_scales, wb, col, block));
+        barrier_arrive_behind_words(full_barrier(s, r->stage));
+        ring_step(r);
+    }
+}
+
+#endif
+
+MOII_FN void load_scales(const product_args &a, const shared &s, unsigned int block)
+{
+    cursor c = cursor_begin(a);
+    ring r = { 0, 0 };
+    unit u;
+    for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
+        const int end = u.block + (u.k_end - u.k + BLOCK_VALUES - 1) / BLOCK_VALUES;
+        const scale_walk wa = { (const char *)a.a_scales.p, u.row, a.a_scales.rows, end };
+        const scale_walk wb = { (const char *)a.b_scales.p + (B_GROUPED ? u.group * a.b_scales.group_bytes : 0), u.col, a.b_scales.rows, end };
+        load_unit_scales(a, s, u, wa, wb, &r);
+    }
+}
+
+#else
+MOII_FN void load_scales(const product_args &, const shared &, unsigned int) {}
+#endif
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * product_sm90.cuh: D (+)= A B^T on Hopper's tensor cores: dense, grouped by rows, grouped along the reduction.
+ *
+ *   defines   ELEM_A, ELEM_B  PRODUCT_E4M3, PRODUCT_E5M2, or both PRODUCT_BF16;  A_TURNED, B_TURNED  1: BF16 and MN-major
+ *             GROUPS PRODUCT_...;  SCALING SCALING_...;  SCALE_E8M0 1: SCALING_VECTOR's scales are bytes, four equal ones per 128
+ *             SCALES_BULK 1: FP32 scales of 1x128 blocks lie column by column (MOI_LAYOUT_COL), so that a stage's are one run
+ *             OUT_F32 1: D is FP32, 0: BF16;  ADD 1: D is added to
+ *             WGS, WAVES  a tile has BM = 64 WGS WAVES rows: WGS warpgroups, each with WAVES blocks of 64 rows;  BN  columns
+ *             TURNS   teams of WGS warpgroups that take the stages of a tile in turn, and add up at its end
+ *             STAGES  of the ring of tiles of A and B;  CLUSTER  blocks side by side along N that share a tile of A
+ *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
+ *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
+ *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
+ *             those are not runs.  The others multiply: the tensor
+ *             cores' sums over 128 values (32 for SCALING_MX) are added to FP32 registers, times the scales: they keep 13 bits themselves.
+ *   shared    PRODUCT_SHARED bytes, which tensor_tile.c computes alike
+ *
+ * The order of every sum is fixed: K ascending (for each team, then the teams), then, with SPLIT, the parts ascending. */
+#ifndef MOII_PRODUCT_SM90_CUH
+#define MOII_PRODUCT_SM90_CUH
+
+#include "num.h"
+#include "product_sm90_args.h"
+#include "ptx_sm90.cuh"
+
+#define BITS16 (ELEM_A == PRODUCT_BF16)
+#define BM (64 * WGS * WAVES)
+#define STEP (BITS16 ? 64 : 128) /* values of the reduction in a stage */
+#define TEAM (128 * WGS)
+#define CONSUMERS (TEAM * TURNS)
+#define THREADS (CONSUMERS + 128)
+/* of a thread; 64 K in all, in eights, of which the block is started with an equal share for each */
+#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : THREADS == 384 && SCALE_ARRIVALS ? 56 : 40)
+#define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? SCALE_ARRIVALS ? 224 : 232 : 152)
+#define PROMOTED (SCALING != SCALING_NONE)
+#define LOADERS 96 /* threads of the first warpgroup that load scales */
+#define E8M0_SCALES (SCALING == SCALING_MX || (SCALING == SCALING_VECTOR && SCALE_E8M0))
+#define SCALES_STAGED (SCALING >= SCALING_SQUARE && SCALING <= SCALING_MX)
+/* at a stage's barrier: of each thread behind its copies, or of each warp behind its stores */
+#define SCALE_ARRIVALS (!SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
+#define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
+/* columns that share a scale of B: all of a tile that cannot straddle two squares */
+#define SQUARE_RUN (BN % 128 == 0 ? 128 : BN % 64 == 0 ? 64 : BN % 32 == 0 ? 32 : 16)
+#define RUNS (BN <= 128 && 128 % BN == 0 ? 1 : BN / SQUARE_RUN)
+/* that a tile may touch */
+#define SQUARES (RUNS == 1 ? 1 : BN <= 128 || SQUARE_RUN == 128 || (BN <= 192 && SQUARE_RUN == 64) || (BN <= 160 && SQUARE_RUN == 32) ? 2 : 3)
+/* floats of a stage; bulk copies begin at multiples of 4 rows.  The scales of squares go to registers straight away */
+#define A_STAGED (SCALES_STAGED ? BM * PER_STEP + (SCALES_BULK && GROUPS == PRODUCT_ROWS ? 4 : 0) : 0)
+#define B_STAGED (SCALING == SCALING_VECTOR || SCALING == SCALING_MX ? BN * PER_STEP : 0)
+
+#define WGMMA_N BN
+#if BITS16
+#define WGMMA_K "k16"
+#define WGMMA_TYPE "f32.bf16.bf16"
+#define WGMMA_END_(a, b) ", " #a ", " #b
+#define WGMMA_END__(a, b) WGMMA_END_(a, b)
+#define WGMMA_END WGMMA_END__(A_TURNED, B_TURNED)
+#else
+#define WGMMA_K "k32"
+#define WGMMA_END ""
+#if ELEM_A == PRODUCT_E4M3 && ELEM_B == PRODUCT_E4M3
+#define WGMMA_TYPE "f32.e4m3.e4m3"
+#elif ELEM_A == PRODUCT_E4M3
+#define WGMMA_TYPE "f32.e4m3.e5m2"
+#elif ELEM_B == PRODUCT_E4M3
+#define WGMMA_TYPE "f32.e5m2.e4m3"
+#else
+#define WGMMA_TYPE "f32.e5m2.e5m2"
+#endif
+#endif
+#include "wgmma.cuh"
+
+/* ---- shared memory ---- */
+
+#define A_BYTES (BM * PRODUCT_STEP_BYTES)
+#define B_BYTES (BN * PRODUCT_STEP_BYTES)
+#define STAGE_BYTES (A_BYTES + B_BYTES)
+#define SCALE_FLOATS (A_STAGED + B_STAGED)
+#define OUT_BYTES (OUT_F32 || SPLIT > 1 ? 0 : WGS * 4 * 2048) /* 16 rows of 128 bytes for each warp */
+#define OUT_AT (STAGES * STAGE_BYTES)
+#define SCALES_AT (OUT_AT + OUT_BYTES)
+#define JOIN_AT (SCALES_AT + STAGES * SCALE_FLOATS * 4)
+#define JOIN_BYTES ((TURNS - 1) * TEAM * WAVES * BN * 2) /* sums of all teams but the first */
+#define BARRIERS_AT (JOIN_AT + JOIN_BYTES)
+#define PRODUCT_SHARED (BARRIERS_AT + 16 * STAGES)
+
+typedef struct ring { /* where a role stands in the stages */
+    unsigned int stage, parity;
+} ring;
+
+MOII_FN void ring_step(ring *r)
+{
+    if (++r->stage == STAGES) r->stage = 0, r->parity ^= 1;
+}
+
+typedef struct shared {
+    unsigned int base; /* address, a multiple of 1024 */
+    char *p;
+    unsigned int a, b; /* a multiplying warpgroup's descriptors of its part of the first stage */
+} shared;
+
+MOII_FN unsigned int full_barrier(const shared &s, unsigned int stage) { return s.base + BARRIERS_AT + 16 * stage; }
+MOII_FN unsigned int empty_barrier(const shared &s, unsigned int stage) { return s.base + BARRIERS_AT + 16 * stage + 8; }
+MOII_FN unsigned int tile_at(const shared &s, unsigned int stage) { return s.base + STAGE_BYTES * stage; }
+MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)(s.p + SCALES_AT) + SCALE_FLOATS * stage; }
+
+#define B_GROUPED (GROUPS == PRODUCT_ROWS)
+
+#include "product_units.cuh"
+#include "product_load.cuh"
+#include "product_multiply.cuh"
+#include "product_store.cuh"
+
+MOII_FN void open_barriers(const shared &s)
+{
+    if (threadIdx.x == 0) {
+        for (unsigned int i = 0; i < STAGES; i++) {
+            barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS);
+            barrier_init(empty_barrier(s, i), WGS * 4 * CLUSTER);
+        }
+        barrier_init_done();
+    }
+}
+
+MOII_FN void consume(const product_args &a, shared s, unsigned int block)
+{
+    const int among = __shfl_sync(~0u, (int)threadIdx.x / 128 - 1, 0); /* a warp knows it is the same for all its lanes */
+    const int wg = among % WGS, team = among / WGS;
+    cursor c = cursor_begin(a);
+    ring r = { 0, 0 };
+    unit u;
+    s.a = wgmma_at(s.base + wg * WAVES * 8192) + (A_TURNED ? wgmma_runs(8192) : 0);
+    s.b = wgmma_at(s.base + A_BYTES) + (B_TURNED ? wgmma_runs(8192) : 0);
+    float sum[WAVES][BN / 2];
+    for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
+        multiply(a, s, u, &r, wg, team, sum);
+        if (TURNS > 1) join_teams(s, team, sum);
+#if SPLIT > 1
+        if (team == 0) join_parts(a, s, u, wg, block, sum);
+        else part_meets();
+#else
+        if (team == 0) {
+            find_unit(a, &c, as_it_is(i), block, &u); /* rather than keep it in registers */
+            store_tile(a, s, u, wg, sum);
+        }
+#endif
+    }
+}
+
+/* the block's memory begins at a multiple of 1024 */
+extern "C" {
+extern __shared__ __align__(1024) char product_memory[];
+}
+
+MOII_FN void product(const product_args &a)
+{
+    shared s;
+    asm("mov.u32 %0, product_memory;" : "=r"(s.base) : "l"((unsigned long long)product_memory)); /* a constant, which a cast would not be in a cluster */
+    s.p = product_memory;
+    const unsigned int block = CLUSTER * SPLIT > 1 ? cluster_rank() : 0;
+    const int warp = (int)threadIdx.x / 32;
+    open_barriers(s);
+    if (warp == 0 && elected()) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
+    if (CLUSTER * SPLIT > 1) cluster_meet();
+    else __syncthreads();
+    if (warp < 4) {
+        if (THREADS > 256) REGISTERS_GIVE(PRODUCER_REGISTERS);
+        if (warp == 0) load_tiles(a, s, block);
+        if (SCALE_ARRIVALS > 0 && warp > 0) load_scales(a, s, block);
+        __syncwarp();
+#if SPLIT > 1
+        part_meets();
+#endif
+    } else {
+        if (THREADS > 256) REGISTERS_TAKE(CONSUMER_REGISTERS);
+        consume(a, s, block);
+    }
+    if (CLUSTER > 1) cluster_meet(); /* nobody leaves while another may still write to its memory */
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * product_sm90_args.h: a matrix product, dense or grouped, as the launchers fill it and product_sm90.cuh reads it. */
+#ifndef MOII_PRODUCT_SM90_ARGS_H
+#define MOII_PRODUCT_SM90_ARGS_H
+
+#ifdef __cplusplus
+#define PRODUCT_ALIGNED alignas(128)
+#else
+#define PRODUCT_ALIGNED _Alignas(128)
+#endif
+
+/* The define GROUPING: what a tile's rows, and its share of the reduction, are. */
+#define PRODUCT_DENSE 0
+#define PRODUCT_ROWS 1    /* rows of A and D are cut by offsets, B is the group's */
+#define PRODUCT_DEPTH 2   /* the reduction is cut by offsets, D is the group's */
+
+/* The define SCALING. */
+#define SCALING_NONE 0    /* plain operands */
+#define SCALING_SQUARE 1  /* FP32: A 1x128, B 128x128 */
+#define SCALING_VECTOR 2  /* FP32 or E8M0: one per row and 128 of the reduction, for A and for B */
+#define SCALING_MX 3      /* E8M0: one per row and 32 */
+#define SCALING_ROWS 4    /* E8M0: one per row, applied at the end */
+
+/* The defines ELEM_A and ELEM_B: numbers of moi_dtype, for the preprocessor. */
+#define PRODUCT_BF16 3
+#define PRODUCT_E4M3 4
+#define PRODUCT_E5M2 5
+
+#define PRODUCT_STEP_BYTES 128 /* of a row of A or B in one stage */
+
+/* Where scales lie: S[row][block] of group g at p + g group_bytes, in elements row * row_stride + block * block_stride, or in 128 x 4
+ * atoms, `across` of them beside each other. */
+typedef struct product_scales {
+    const void *p;
+    long long group_bytes;
+    unsigned int row_stride, block_stride;
+    int across; /* 0: not in atoms */
+    int words;  /* four blocks of a row, the first a multiple of 4, lie in one aligned word */
+    int rows, blocks; /* that are there */
+} product_scales;
+
+typedef struct product_map { PRODUCT_ALIGNED unsigned long long opaque[16]; } product_map;
+
+typedef struct product_args {
+    product_map a_map, b_map;
+    product_map a_packed_map, b_packed_map; /* PRODUCT_DEPTH, 8 bits: pack_sm90's copies */
+    const int *packed;        /* whether those hold the operands; NULL: a_map and b_map are of packed values if depth_block is not 0 */
+    product_scales a_scales, b_scales;
+    const long long *offsets; /* groups + 1: PRODUCT_ROWS, PRODUCT_DEPTH */
+    void *d;
+    long long ldd;
+    int groups;
+    int m, n, k;              /* m: rows of all groups for PRODUCT_ROWS */
+    int depth_block;          /* PRODUCT_DEPTH: of packed values, group g's begin at the (offset / block + g)-th multiple */
+    int n_tiles;              /* of CLUSTER * BN columns */
+    int band;                 /* rows of tiles that are walked together */
+    int vectors;              /* rows of D begin at multiples of 16 bytes */
+} product_args;
+
+#endif

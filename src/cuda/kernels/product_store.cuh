@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * product_store.cuh: from a tile's sums to D, in product_sm90.cuh. */
+#ifndef MOII_PRODUCT_STORE_CUH
+#define MOII_PRODUCT_STORE_CUH
+
+/* Two values to BF16, the first in the lower half; NaN stays NaN. */
+MOII_FN unsigned int bf16_pair(float low, float high)
+{
+    unsigned int v;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    return v;
+}
+
+/* SCALING_ROWS: rows and columns have one scale each. */
+#if SCALING == SCALING_ROWS
+MOII_FN float row_scale(const product_scales &t, long long group, int row)
+{
+    row = min(row, t.rows - 1);
+    const long long i = t.across ? (long long)(row >> 7) * t.across * 512 + (row & 31) * 16 + (row >> 5 & 3) * 4 : (long long)row * t.row_stride;
+    const unsigned int code = __ldg((const unsigned char *)t.p + group * t.group_bytes + i);
+    return __uint_as_float(code == 0 ? 0x00400000u : code == 255 ? 0x7FC00000u : code << 23);
+}
+
+/* Lane l reads the scales of columns l, l + 32, ...; whoever needs one asks for it. */
+MOII_FN void apply_rows(const product_args &a, const unit &u, int row, int lane, float *sum)
+{
+    const int zb = B_GROUPED ? u.group : 0;
+    const float s0 = row_scale(a.a_scales, 0, u.row + row + lane / 4), s1 = row_scale(a.a_scales, 0, u.row + row + lane / 4 + 8);
+    float mine = 0.0f;
+#pragma unroll
+    for (int j = 0; j < BN / 8; j++) {
+        if (j % 4 == 0) mine = row_scale(a.b_scales, zb, u.col + j * 8 + lane);
+        const float b0 = __shfl_sync(~0u, mine, j % 4 * 8 + lane % 4 * 2), b1 = __shfl_sync(~0u, mine, j % 4 * 8 + lane % 4 * 2 + 1);
+        sum[j * 4] *= b0, sum[j * 4 + 1] *= b1, sum[j * 4 + 2] *= b0, sum[j * 4 + 3] *= b1;
+        sum[j * 4] *= s0, sum[j * 4 + 1] *= s0, sum[j * 4 + 2] *= s1, sum[j * 4 + 3] *= s1;
+    }
+}
+#endif
+
+/* In memory, without waiting for what was there; nobody else adds to it. */
+MOII_FN void add_pair(float *p, float x, float y)
+{
+    asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" :: "l"((unsigned long long)__cvta_generic_to_global(p)), "f"(x), "f"(y) : "memory");
+}
+
+/* One value, wherever it goes. */
+MOII_FN void store_one(const product_args &a, long long at, float v)
+{
+#if OUT_F32
+    float *d = (float *)a.d + at;
+    *d = ADD ? *d + v : v;
+#else
+    ((unsigned short *)a.d)[at] = (unsigned short)bf16_pair(v, 0.0f);
+#endif
+}
+
+/* 16 rows of a warp, straight from its registers: `first` of the tile's columns are in sum[0]. */
+MOII_FN void store_values(const product_args &a, const unit &u, int row, int lane, int first, int count, const float *sum)
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int r = row + lane / 4 + 8 * h;
+        if (r >= u.rows) continue;
+        const long long line = (long long)(u.d_row + r) * a.ldd;
+#pragma unroll
+        for (int j = 0; j < count; j++) {
+            const int col = u.col + first + j * 8 + lane % 4 * 2;
+            const float x = sum[j * 4 + 2 * h], y = sum[j * 4 + 2 * h + 1];
+            if (a.vectors && col + 1 < a.n) {
+#if OUT_F32
+                float *d = (float *)a.d + line + col;
+                if (ADD) add_pair(d, x, y);
+                else *(float2 *)d = make_float2(x, y);
+#else
+                *(unsigned int *)((unsigned short *)a.d + line + col) = bf16_pair(x, y);
+#endif
+            } else {
+                if (col < a.n) store_one(a, line + col, x);
+                if (col + 1 < a.n) store_one(a, line + col + 1, y);
+            }
+        }
+    }
+}
+
+#if !OUT_F32
+/* BF16 in lines of 128 bytes, 64 columns at a time, by way of shared memory that only this warp uses. */
+MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, int row, int lane, const float *sum)
+{
+    const int warp = (int)threadIdx.x / 32 - 4, q = lane / 8, piece = lane % 8, left = u.rows - row - q;
+    const unsigned int to = s.base + OUT_AT + warp * 2048 + (lane % 16) * 128;
+    const char *from = s.p + OUT_AT + warp * 2048 + q * 128; /* lines q, q + 4, ...: their swizzles are q and q + 4 */
+    unsigned short *d = (unsigned short *)a.d + (long long)(u.d_row + row + q) * a.ldd + u.col + piece * 8;
+    const long long down = 4 * a.ldd;
+#pragma unroll
+    for (int first = 0; first < BN; first += 64) {
+        const int pieces = BN - first < 64 ? (BN - first) / 8 : 8; /* of 8 columns */
+        __syncwarp();
+#pragma unroll
+        for (int j = 0; j < pieces; j += 2) {
+            const float *v = sum + (first / 8 + j) * 4;
+            matrices_store(to + ((j + lane / 16) ^ (lane % 8)) * 16, bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]),
+                           bf16_pair(v[6], v[7]));
+        }
+        __syncwarp();
+        if (piece >= pieces || u.col + first + piece * 8 >= a.n) continue;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (i * 4 < left) *(uint4 *)(d + first + i * down) = *(const uint4 *)(from + i * 512 + (piece ^ (q + i % 2 * 4)) * 16);
+    }
+}
+#endif
+
+MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, int wg, float sum[WAVES][BN / 2])
+{
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
+#pragma unroll
+    for (int w = 0; w < WAVES; w++) {
+        const int row = (wg * WAVES + w) * 64 + warp * 16;
+#if SCALING == SCALING_ROWS
+        apply_rows(a, u, row, lane, sum[w]);
+#endif
+        if (row >= u.rows) continue;
+#if !OUT_F32
+        if (a.vectors && a.n % 8 == 0) {
+            store_lines(a, s, u, row, lane, sum[w]);
+            continue;
+        }
+#endif
+        store_values(a, u, row, lane, 0, BN / 8, sum[w]);
+    }
+}
+
+/* ---- one tile's reduction in SPLIT parts ---- */
+
+#if SPLIT > 1
+/* The loading warps' share of join_parts. */
+MOII_FN void part_meets()
+{
+    cluster_meet();
+    cluster_meet();
+}
+
+/* Every block leaves its sums in its own shared memory, in the order of threads and registers; block b then adds the b-th share of the
+ * registers of all blocks, in the order of the parts, and stores it.  A cluster has one unit. */
+MOII_FN void join_parts(const product_args &a, const shared &s, const unit &u, int wg, unsigned int block, float sum[WAVES][BN / 2])
+{
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4, t = (int)threadIdx.x - 128;
+    float *mine = (float *)s.p;
+    threads_meet(2, TEAM); /* the stages are read */
+#pragma unroll
+    for (int i = 0; i < WAVES * BN / 2; i++) mine[i * TEAM + t] = sum[i / (BN / 2)][i % (BN / 2)];
+    cluster_meet();
+    for (int piece = (int)block; piece < WAVES * BN / 8; piece += SPLIT) { /* 8 columns of 16 rows */
+        float v[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            for (unsigned int b = 0; b < SPLIT; b++) v[i] += cluster_read(s.base + ((piece * 4 + i) * TEAM + t) * 4, b);
+        store_values(a, u, (wg * WAVES + piece / (BN / 8)) * 64 + warp * 16, lane, piece % (BN / 8) * 8, 1, v);
+    }
+    cluster_meet();
+}
+#endif
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * product_units.cuh: which tile a block works on.  A unit is (group, rows, columns, part of the reduction); each cluster takes the units
+ * i, i + clusters, ...  Every role walks the same list by itself.
+ *
+ * Order within a group: bands of args.band rows of tiles; in a band the columns one after the other, so that the tiles at work at one time
+ * cover a near-square region of D and share A and B in L2. */
+#ifndef MOII_PRODUCT_UNITS_CUH
+#define MOII_PRODUCT_UNITS_CUH
+
+typedef struct unit {
+    int group;
+    int row;         /* first row of A within its matrix */
+    int rows;        /* of the tile that are there */
+    int col;         /* first column of D */
+    int d_row;       /* first row of D */
+    int k, k_end;    /* of the reduction, as it lies in A and B */
+    int block;       /* scales: the block at k, in units of 128 or 32 values */
+} unit;
+
+typedef struct cursor { /* the group where the last unit lay */
+    int group;
+    int first;          /* units before it */
+    int begin, end;
+    bool packed;        /* PRODUCT_DEPTH */
+} cursor;
+
+MOII_FN int steps_of(const unit &u) { return (u.k_end - u.k + STEP - 1) / STEP; }
+
+MOII_FN int first_unit() { return blockIdx.x / (CLUSTER * SPLIT); }
+MOII_FN int units_apart() { return gridDim.x / (CLUSTER * SPLIT); }
+
+MOII_FN void cursor_enter(const product_args &a, cursor *c)
+{
+    c->begin = c->end = 0;
+    if (c->group >= a.groups) return;
+#if GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_DEPTH
+    c->begin = (int)__ldg(a.offsets + c->group), c->end = (int)__ldg(a.offsets + c->group + 1);
+#else
+    c->end = a.m;
+#endif
+}
+
+MOII_FN cursor cursor_begin(const product_args &a)
+{
+    cursor c;
+    c.group = 0, c.first = 0;
+    c.packed = GROUPS == PRODUCT_DEPTH && (a.packed ? *a.packed != 0 : a.depth_block > 0);
+    cursor_enter(a, &c);
+    return c;
+}
+
+MOII_FN int rows_in_tiles(const product_args &a, const cursor &c)
+{
+    const int rows = GROUPS == PRODUCT_DEPTH ? a.m : c.end - c.begin;
+    return (rows + BM - 1) / BM;
+}
+
+/* false: there is no such unit.  i must not descend from call to call. */
+MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int block, unit *u)
+{
+    int tiles;
+    for (;;) {
+        if (c->group >= a.groups) return false;
+        tiles = rows_in_tiles(a, *c);
+        if (i < c->first + tiles * a.n_tiles) break;
+        c->first += tiles * a.n_tiles;
+        c->group++;
+        cursor_enter(a, c);
+    }
+    const unsigned int at = (unsigned int)(i - c->first), whole = (unsigned int)(a.band * a.n_tiles);
+    const unsigned int band = at / whole, in = at - band * whole;
+    const unsigned int high = min((unsigned int)a.band, (unsigned int)tiles - band * (unsigned int)a.band);
+    const unsigned int n = in / high, m = band * (unsigned int)a.band + in - n * high;
+    const int row = (int)m * BM;
+    u->group = c->group;
+    u->col = (int)(n * CLUSTER + (CLUSTER > 1 ? block : 0)) * BN;
+    u->k = 0, u->k_end = a.k, u->block = 0;
+#if GROUPS == PRODUCT_ROWS
+    u->row = c->begin + row;
+    u->rows = c->end - u->row;
+    u->d_row = u->row;
+#else
+    u->row = row;
+    u->rows = a.m - row;
+    u->d_row = c->group * a.m + row;
+#endif
+#if GROUPS == PRODUCT_DEPTH
+    u->k = c->packed ? a.depth_block * (c->begin / a.depth_block + c->group) : c->begin;
+    u->k_end = u->k + (c->end - c->begin);
+    u->block = c->begin / (SCALING == SCALING_MX || SCALE_E8M0 ? 32 : 128) + c->group;
+#endif
+#if SPLIT > 1
+    const int steps = (a.k + STEP - 1) / STEP, share = (steps + SPLIT - 1) / SPLIT;
+    u->k = min((int)block * share, steps) * STEP;
+    u->k_end = min(a.k, min(((int)block + 1) * share, steps) * STEP);
+    u->block = u->k / (SCALING == SCALING_MX || SCALE_E8M0 ? 32 : 128);
+#endif
+    return true;
+}
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ptx_sm90.cuh: barriers in shared memory, bulk copies by tensor map, clusters: one function per instruction.  Source: PTX ISA 8.0, 9.7. */
+#ifndef MOII_PTX_SM90_CUH
+#define MOII_PTX_SM90_CUH
+
+#include "num.h"
+
+MOII_FN unsigned int shared_address(const void *p) { return (unsigned int)__cvta_generic_to_shared(p); }
+
+MOII_FN float shared_read(unsigned int address)
+{
+    float v;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
+    return v;
+}
+
+/* The same number, of which the compiler no longer knows where it comes from: sums with it stay where they are written. */
+MOII_FN unsigned int as_it_is(unsigned int x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
+/* ---- barriers: 8 bytes of shared memory, named by their address ---- */
+
+MOII_FN void barrier_init(unsigned int barrier, unsigned int arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");
+}
+
+MOII_FN void barrier_init_done() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+MOII_FN void barrier_arrive(unsigned int barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+}
+
+/* An arrival that also announces bytes to come from bulk copies. */
+MOII_FN void barrier_expect(unsigned int barrier, unsigned int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+}
+
+/* At the same barrier of another block of the cluster. */
+MOII_FN void barrier_arrive_at(unsigned int barrier, unsigned int block)
+{
+    asm volatile("{\n .reg .b32 there;\n mapa.shared::cluster.u32 there, %0, %1;\n"
+                 " mbarrier.arrive.shared::cluster.b64 _, [there];\n}" :: "r"(barrier), "r"(block) : "memory");
+}
+
+/* Waits for the end of the phase of this parity: 0 for the first, and 1 is over before anything has begun. */
+MOII_FN void barrier_wait(unsigned int barrier, unsigned int parity)
+{
+    asm volatile("{\n .reg .pred done;\n again:\n mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 " @!done bra again;\n}" :: "r"(barrier), "r"(parity) : "memory");
+}
+
+/* One of the 15 barriers that whole warps share: `threads` of them meet. */
+MOII_FN void threads_meet(int barrier, int threads) { asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(threads) : "memory"); }
+
+/* ---- copies of boxes of a tensor map into shared memory ---- */
+
+MOII_FN void map_prefetch(const void *map)
+{
+    asm volatile("prefetch.tensormap [%0];" :: "l"((unsigned long long)map) : "memory");
+}
+
+MOII_FN void box_load(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
+                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+/* Into every block of the mask, at the same place, announced to the same barrier. */
+MOII_FN void box_load_to(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, unsigned short blocks)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+                 " [%0], [%1, {%3, %4, %5}], [%2], %6;"
+                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks) : "memory");
+}
+
+/* A run of bytes; addresses and count are multiples of 16. */
+MOII_FN void run_load(unsigned int to, const void *from, unsigned int bytes, unsigned int barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :: "r"(to), "l"((unsigned long long)__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier) : "memory");
+}
+
+/* Four bytes, copied in the background; the thread's arrival at the barrier comes when its copies so far are there. */
+MOII_FN void word_load(unsigned int to, const void *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"((unsigned long long)__cvta_generic_to_global(from)) : "memory");
+}
+
+MOII_FN void barrier_arrive_behind_words(unsigned int barrier)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory");
+}
+
+/* ---- clusters, warps, registers ---- */
+
+MOII_FN unsigned int cluster_rank()
+{
+    unsigned int r;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+
+MOII_FN void cluster_meet()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/* Reads a float at the same place of another block. */
+MOII_FN float cluster_read(unsigned int address, unsigned int block)
+{
+    float v;
+    asm volatile("{\n .reg .b32 there;\n mapa.shared::cluster.u32 there, %1, %2;\n ld.shared::cluster.f32 %0, [there];\n}"
+                 : "=f"(v) : "r"(address), "r"(block) : "memory");
+    return v;
+}
+
+/* One lane of a converged warp, the same each time. */
+MOII_FN bool elected()
+{
+    unsigned int yes;
+    asm volatile("{\n .reg .pred p;\n elect.sync _|p, 0xffffffff;\n selp.b32 %0, 1, 0, p;\n}" : "=r"(yes));
+    return yes != 0;
+}
+
+#define REGISTERS_GIVE(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(n))
+#define REGISTERS_TAKE(n) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(n))
+
+/* What generic stores wrote to shared memory becomes visible to copies and tensor cores. */
+MOII_FN void shared_to_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+MOII_FN void matrices_store(unsigned int address, unsigned int a, unsigned int b, unsigned int c, unsigned int d)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
+#endif

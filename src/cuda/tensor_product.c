@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tensor_product.c: plans and launches of the tensor-core products. */
+#include "tensor_product.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "format.h"
+#include "kernels/pack_sm90_args.h"
+#include "kernels/widen_sm90_args.h"
+
+_Static_assert(PRODUCT_BF16 == MOI_BF16 && PRODUCT_E4M3 == MOI_E4M3 && PRODUCT_E5M2 == MOI_E5M2, "product_sm90_args.h and moiety.h number alike");
+
+/* A product of so many rows reads every weight so often that copies in BF16, and the tensor cores' own sums, cost less than a scale for every
+ * 32 products. */
+enum { WIDEN_FROM = 512 };
+
+static const moi_format plain_bf16 = { .recipe = MOI_RECIPE_BF16, .elem = MOI_BF16 };
+
+static bool eight_bits(const moi_format *f) { return f->elem == MOI_E4M3 || f->elem == MOI_E5M2; }
+
+static int size_of(const moi_format *f) { return f->elem == MOI_BF16 ? 2 : 1; }
+
+bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
+{
+    bool plain = p->a->elem == MOI_BF16 && p->b->elem == MOI_BF16;
+    p->out_f32 = out == MOI_F32;
+    *why = "operands must be BF16, or both E4M3 or E5M2 of one recipe";
+    if (!plain && !(eight_bits(p->a) && eight_bits(p->b) && p->a->recipe == p->b->recipe)) return false;
+    *why = "sizes must be below 2^31";
+    if (p->m > INT32_MAX || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || p->groups > INT32_MAX) return false;
+    if (p->grouping != PRODUCT_ROWS && moii_mul(p->groups, p->m) > INT32_MAX) return false;
+    if (moii_mul(moii_ceil_div(p->m, 64) + 1, moii_ceil_div(p->n, 16) * p->groups) > INT32_MAX) return false;
+    *why = "the reduction must be a multiple of 16 bytes";
+    if (p->grouping != PRODUCT_DEPTH && ((!p->a_turned && p->k * size_of(p->a) % 16) || (!p->b_turned && p->k * size_of(p->b) % 16))) return false;
+    *why = "rows of MN-major operands must be a multiple of 16 bytes";
+    if ((p->a_turned && p->grouping != PRODUCT_ROWS && p->m % 8) || (p->b_turned && p->n % 8)) return false;
+    if (plain) p->scaling = SCALING_NONE;
+    else if (p->a->recipe == MOI_RECIPE_MX32) {
+        p->scaling = p->mx == MOI_MX_PER_ROW && p->grouping != PRODUCT_DEPTH ? SCALING_ROWS : p->mx == MOI_MX_FREE ? SCALING_MX : SCALING_VECTOR;
+        p->scale_e8m0 = p->scaling == SCALING_VECTOR;
+        p->widened = p->scaling == SCALING_MX && (p->grouping == PRODUCT_DEPTH || p->m >= WIDEN_FROM);
+    }
+    else {
+        p->scaling = p->b->block == MOI_BLOCK_SQUARE ? SCALING_SQUARE : SCALING_VECTOR;
+        p->scales_bulk = p->a->layout == MOI_LAYOUT_COL && (p->scaling == SCALING_SQUARE || p->b->layout == MOI_LAYOUT_COL);
+    }
+    return true;
+}
+
+void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES])
+{
+    int n = snprintf(defines, MOII_DEFINES, "GROUPS=%d ELEM_A=%d ELEM_B=%d A_TURNED=%d B_TURNED=%d SCALING=%d SCALE_E8M0=%d SCALES_BULK=%d OUT_F32=%d ADD=%d",
+                     p->grouping, (int)p->a->elem, (int)p->b->elem, p->a_turned, p->b_turned, p->scaling, p->scale_e8m0, p->scales_bulk, p->out_f32,
+                     p->accumulate);
+    snprintf(defines + n, MOII_DEFINES - (size_t)n, " WGS=%d WAVES=%d BN=%d STAGES=%d CLUSTER=%d SPLIT=%d TURNS=%d", t->wgs, t->waves, t->bn, t->stages,
+             t->cluster, t->split, t->turns);
+}
+
+void moii_tensor_variant(moii_tensor_product *p, moi_dtype out, char defines[MOII_DEFINES])
+{
+    const char *why;
+    p->sms = 132;
+    moii_tensor_fits(p, out, &why);
+    if (p->widened) p->a = p->b = &plain_bf16, p->scaling = SCALING_NONE;
+    moii_tensor_tile t = moii_tensor_choose(p);
+    moii_tensor_defines(p, &t, defines);
+}
+
+static void widen_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "E5M2=%d", i); }
+
+const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 2, .variant = widen_variant };
+
+const moii_kernel moii_pack_kernel = { .stem = "pack_sm90", .archs = "sm_90a", .registers = 64 };
+
+static void unplan(moi_plan *plan) { free(plan->state); }
+
+/* The reduction's length of copies: ragged groups fill whole blocks. */
+static int64_t packed_depth(const moi_format *f, int64_t k, int64_t groups) { return moi_scale_blocks(f, k, groups) * moi_format_block(f); }
+
+/* Elements of the largest operand a (0) or b (1), as copies of it lie. */
+static int64_t elements(const moii_tensor_plan *s, int operand)
+{
+    const moii_tensor_product *p = &s->product;
+    int64_t k = p->grouping == PRODUCT_DEPTH ? packed_depth(&s->a, p->k, p->groups) : p->k;
+    bool several = operand && p->grouping == PRODUCT_ROWS;
+    return moii_mul(moii_mul(operand ? p->n : p->m, k), several ? p->groups : 1);
+}
+
+/* The flag of pack_sm90, then the copies. */
+static moi_status plan_copies(moi_plan *plan, moii_tensor_plan *s)
+{
+    bool pack = s->product.grouping == PRODUCT_DEPTH && s->product.scaling != SCALING_NONE;
+    int64_t at = MOII_WORKSPACE_ALIGN;
+    if (!pack && !s->product.widened) return MOI_OK;
+    for (int i = 0; i < 2; i++) {
+        int64_t count = elements(s, i);
+        MOII_REQUIRE(count >= 0 && count / 16 < UINT32_MAX, MOI_ERR_SHAPE, "%s plan: operand %s has too many elements", moii_op_name(plan->op),
+                     i ? "b" : "a");
+        if (pack) s->packed_at[i] = at, at += moii_round_up(count, MOII_WORKSPACE_ALIGN);
+        if (s->product.widened) s->widened_at[i] = at, at += moii_round_up(2 * count, MOII_WORKSPACE_ALIGN);
+        s->widen[i].kernel = &moii_widen_kernel;
+        snprintf(s->widen[i].defines, MOII_DEFINES, "E5M2=%d", (i ? s->b.elem : s->a.elem) == MOI_E5M2);
+    }
+    plan->workspace_bytes = at;
+    s->pack.kernel = &moii_pack_kernel;
+    if (pack) MOII_TRY(moii_gpu_prepare(plan->ctx, &s->pack, 1));
+    if (!s->product.widened) return MOI_OK;
+    s->product.a = s->product.b = &plain_bf16;
+    s->product.scaling = SCALING_NONE;
+    return moii_gpu_prepare(plan->ctx, s->widen, 2);
+}
+
+moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, const moii_tensor_product *product)
+{
+    moii_tensor_plan *s = calloc(1, sizeof *s);
+    MOII_REQUIRE(s, MOI_ERR_NOMEM, "%s plan: no memory", moii_op_name(plan->op));
+    plan->state = s;
+    plan->unplan = unplan;
+    s->product = *product;
+    s->product.sms = moii_gpu_of(plan->ctx)->sms;
+    s->a = *product->a, s->b = *product->b;
+    MOII_TRY(plan_copies(plan, s));
+    s->tile = moii_tensor_choose(&s->product);
+    s->kernel.kernel = kernel;
+    s->kernel.shared_bytes = moii_tensor_shared(&s->product, &s->tile);
+    moii_tensor_defines(&s->product, &s->tile, s->kernel.defines);
+    return moii_gpu_prepare(plan->ctx, &s->kernel, 1);
+}
+
+/* ---- launching ---- */
+
+/* Boxes of an operand [groups][lines][length], `length` elements of a line contiguous. */
+static moi_status make_map(const moi_plan *plan, const char *where, const char *name, product_map *map, const moi_format *f, const void *data,
+                           const int64_t extent[3], int64_t ld, int box_across, int box_lines)
+{
+    const moii_driver *driver = &moii_gpu_of(plan->ctx)->driver;
+    int size = size_of(f);
+    uint64_t pitch = (uint64_t)(ld ? ld : extent[0]) * (uint64_t)size;
+    MOII_REQUIRE(pitch % 16 == 0, MOI_ERR_ALIGN, "%s: rows of %s must be a multiple of 16 bytes apart for %s, got %llu", where, name,
+                 plan->impl->name, (unsigned long long)pitch);
+    uint64_t sizes[3], strides[2] = { pitch, pitch * (uint64_t)moii_max(extent[1], 1) };
+    for (int i = 0; i < 3; i++) sizes[i] = (uint64_t)moii_max(extent[i], 1);
+    uint32_t box[3] = { (uint32_t)box_across, (uint32_t)box_lines, 1 }, steps[3] = { 1, 1, 1 };
+    moii_cu_tensor_map out;
+    moii_cuenum result = driver->cuTensorMapEncodeTiled(&out, size == 2 ? MOII_CU_MAP_BF16 : MOII_CU_MAP_U8, 3, (void *)(uintptr_t)data, sizes, strides,
+                                                        box, steps, 0, MOII_CU_MAP_SWIZZLE_128, MOII_CU_MAP_L2_256, 0);
+    if (result) return moii_driver_check(driver, result, "cuTensorMapEncodeTiled");
+    for (int i = 0; i < 16; i++) map->opaque[i] = out.opaque[i];
+    return MOI_OK;
+}
+
+static product_scales scales_of(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth)
+{
+    product_scales s = { .p = o->scale, .rows = (int)moii_scale_rows(f, rows), .blocks = (int)moi_scale_blocks(f, depth, 0) };
+    int64_t size = f->recipe == MOI_RECIPE_MX32 ? 1 : 4;
+    s.group_bytes = moi_scale_bytes(f, rows, depth, 0);
+    if (f->layout == MOI_LAYOUT_COL) s.row_stride = 1, s.block_stride = (unsigned int)(moii_round_up(s.rows * size, 16) / size);
+    else s.row_stride = (unsigned int)s.blocks, s.block_stride = 1;
+    if (f->layout == MOI_LAYOUT_TILED) s.across = (int)moii_ceil_div(s.blocks, 4);
+    s.words = (s.across || (f->layout == MOI_LAYOUT_ROW && s.blocks % 4 == 0));
+    return s;
+}
+
+typedef struct map_pair { product_map *a, *b; } map_pair;
+
+static moi_status make_maps(const moi_plan *plan, const char *where, const moii_tensor_run *r, int64_t k, map_pair out)
+{
+    const moii_tensor_plan *s = plan->state;
+    const moii_tensor_product *p = &s->product;
+    const moii_tensor_tile *t = &s->tile;
+    int step = PRODUCT_STEP_BYTES / size_of(p->a), bm = 64 * t->wgs * t->waves;
+    int64_t zb = p->grouping == PRODUCT_ROWS ? p->groups : 1;
+    int64_t a_straight[3] = { k, r->m, 1 }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
+    const void *nothing = r->d; /* an operand without elements needs no address */
+    MOII_TRY(make_map(plan, where, "a", out.a, p->a, r->a->data ? r->a->data : nothing, p->a_turned ? a_turned : a_straight, r->a->ld,
+                      p->a_turned ? 64 : step, p->a_turned ? 64 : bm / t->cluster));
+    return make_map(plan, where, "b", out.b, p->b, r->b->data ? r->b->data : nothing, p->b_turned ? b_turned : b_straight, r->b->ld,
+                    p->b_turned ? 64 : step, p->b_turned ? 64 : t->bn);
+}
+
+/* Units of work at most: a group may begin in the middle of what would be a tile. */
+static int64_t most_units(const moii_tensor_product *p, const moii_tensor_run *r, int bm, int64_t n_tiles)
+{
+    int64_t tiles = moii_ceil_div(r->m, bm);
+    if (p->grouping == PRODUCT_ROWS) tiles = r->m / bm + moii_min(p->groups, r->m);
+    else if (p->grouping == PRODUCT_DEPTH) tiles *= p->groups;
+    return tiles * n_tiles;
+}
+
+static moi_status widen(const moi_plan *plan, int i, const moi_operand *o, int64_t rows, int64_t cols, int64_t groups, void *out, moi_stream stream)
+{
+    const moii_tensor_plan *s = plan->state;
+    const moi_format *f = i ? &s->b : &s->a;
+    product_scales t = scales_of(f, o, rows, cols);
+    int64_t ld = o->ld ? o->ld : cols;
+    widen_sm90_args x = { .codes = o->data, .scales = o->scale, .out = out, .ld = ld, .group_bytes = t.group_bytes, .group_rows = (unsigned int)rows,
+                          .row_stride = t.row_stride, .block_stride = t.block_stride, .across = (unsigned int)t.across,
+                          .pieces = (unsigned int)(cols / 16), .count = (unsigned int)(rows * groups * (cols / 16)) };
+    if (x.count == 0) return MOI_OK;
+    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.count, 256), (int64_t)s->product.sms * 64) }, .threads = 256 };
+    return moii_gpu_run(plan, &s->widen[i], &launch, &x, stream);
+}
+
+static moi_status pack(const moi_plan *plan, const moi_operand *o, int64_t rows, int64_t k, int64_t depth, const int64_t *offsets, bool always,
+                       int *packed, void *out, moi_stream stream)
+{
+    const moii_tensor_plan *s = plan->state;
+    pack_sm90_args x = { .in = o->data, .out = out, .offsets = (const long long *)(const void *)offsets, .packed = packed, .in_ld = o->ld ? o->ld : k,
+                         .out_ld = depth, .rows = (int)rows, .groups = (int)s->product.groups, .block = (int)moi_format_block(&s->a),
+                         .always = always };
+    moii_gpu_launch launch = { .grid = { moii_max(1, moii_min(moii_ceil_div(rows * (depth / 16), 256), (int64_t)s->product.sms * 16)) }, .threads = 256 };
+    return moii_gpu_run(plan, &s->pack, &launch, &x, stream);
+}
+
+/* k: of the reduction as it lies in the operands; packed: of pack_sm90's copies besides them, or NULL. */
+static moi_status launch_product(const moi_plan *plan, const char *where, const moii_tensor_run *r, const moii_tensor_run *packed, const int *flag,
+                                 moi_stream stream)
+{
+    const moii_tensor_plan *s = plan->state;
+    const moii_tensor_product *p = &s->product;
+    const moii_tensor_tile *t = &s->tile;
+    int bm = 64 * t->wgs * t->waves;
+    product_args x = { .offsets = (const long long *)(const void *)r->offsets, .d = r->d, .packed = flag,
+                       .ldd = r->ldd ? r->ldd : p->n, .groups = p->grouping == PRODUCT_DENSE ? 1 : (int)p->groups, .m = (int)r->m, .n = (int)p->n,
+                       .k = (int)r->k };
+    MOII_TRY(make_maps(plan, where, r, r->k, (map_pair){ &x.a_map, &x.b_map }));
+    if (packed) MOII_TRY(make_maps(plan, where, packed, packed->k, (map_pair){ &x.a_packed_map, &x.b_packed_map }));
+    if (p->scaling != SCALING_NONE) {
+        int64_t depth = packed ? packed->k : r->k;
+        x.a_scales = scales_of(p->a, r->a, r->m, depth);
+        x.b_scales = scales_of(p->b, r->b, p->n, depth);
+    }
+    x.n_tiles = (int)moii_ceil_div(p->n, (int64_t)t->bn * t->cluster);
+    if (p->grouping == PRODUCT_DEPTH) x.depth_block = (int)moi_format_block(&s->a);
+    x.band = (int)moii_max(1, 2048 / bm);
+    x.vectors = moii_aligned(r->d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
+    int64_t units = most_units(p, r, bm, x.n_tiles), blocks = t->cluster * t->split;
+    int64_t clusters = t->split > 1 ? units : moii_min(units, moii_max(1, p->sms / blocks));
+    if (clusters == 0) return MOI_OK;
+    moii_gpu_launch launch = { .grid = { clusters * blocks }, .threads = 128 + 128 * t->wgs * t->turns, .shared_bytes = s->kernel.shared_bytes,
+                               .cluster = blocks > 1 ? (int)blocks : 0 };
+    return moii_gpu_run(plan, &s->kernel, &launch, &x, stream);
+}
+
+static moi_status launch_all(const moi_plan *plan, const char *where, const moii_tensor_run *run, void *workspace, moi_stream stream)
+{
+    const moii_tensor_plan *s = plan->state;
+    const moii_tensor_product *p = &s->product;
+    moii_tensor_run r = *run, packed = *run;
+    moi_operand copies[2], wide[2];
+    int *flag = workspace;
+    if (s->packed_at[0]) {
+        packed.k = packed_depth(&s->a, run->k, p->groups);
+        bool direct = (run->a->ld ? run->a->ld : run->k) % 16 == 0 && (run->b->ld ? run->b->ld : run->k) % 16 == 0;
+        for (int i = 0; i < 2; i++) {
+            const moi_operand *o = i ? run->b : run->a;
+            copies[i] = (moi_operand){ (char *)workspace + s->packed_at[i], o->scale, 0 };
+            void *out = (char *)workspace + s->packed_at[i];
+            MOII_TRY(pack(plan, o, i ? p->n : run->m, run->k, packed.k, run->offsets, p->widened || !direct, flag, out, stream));
+        }
+        packed.a = &copies[0], packed.b = &copies[1];
+        if (!p->widened && direct) return launch_product(plan, where, &r, &packed, flag, stream);
+        r = packed;
+    }
+    if (!p->widened) return launch_product(plan, where, &r, NULL, NULL, stream);
+    for (int i = 0; i < 2; i++) {
+        bool several = i && p->grouping == PRODUCT_ROWS;
+        wide[i] = (moi_operand){ (char *)workspace + s->widened_at[i], NULL, 0 };
+        MOII_TRY(widen(plan, i, i ? r.b : r.a, i ? p->n : r.m, r.k, several ? p->groups : 1, (char *)workspace + s->widened_at[i], stream));
+    }
+    r.a = &wide[0], r.b = &wide[1];
+    return launch_product(plan, where, &r, NULL, NULL, stream);
+}
+
+/* Tensor maps are made in the current context. */
+moi_status moii_tensor_launch(const moi_plan *plan, const char *where, const moii_tensor_run *run, void *workspace, moi_stream stream)
+{
+    const moii_gpu *gpu = moii_gpu_of(plan->ctx);
+    bool pushed;
+    MOII_TRY(moii_gpu_enter(gpu, &pushed));
+    moi_status status = launch_all(plan, where, run, workspace, stream);
+    moii_gpu_leave(gpu, pushed);
+    return status;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tensor_product.h: what gemm_sm90 and ggemm_sm90 share: a product described, the tile chosen for it, its launch. */
+#ifndef MOII_TENSOR_PRODUCT_H
+#define MOII_TENSOR_PRODUCT_H
+
+#include "gpu.h"
+#include "kernels/product_sm90_args.h"
+
+/* How the work is cut; product_sm90.cuh says what each number is. */
+typedef struct moii_tensor_tile { int wgs, waves, bn, stages, cluster, split, turns; } moii_tensor_tile;
+
+typedef struct moii_tensor_product {
+    int grouping, scaling;          /* PRODUCT_..., SCALING_... */
+    const moi_format *a, *b;
+    bool a_turned, b_turned, scale_e8m0, scales_bulk, widened, out_f32, accumulate;
+    moi_mx_scales mx;
+    int64_t groups, m, n, k;        /* the largest: m rows of all groups for PRODUCT_ROWS, k of all for PRODUCT_DEPTH */
+    int sms;
+} moii_tensor_product;
+
+/* One call's operands. */
+typedef struct moii_tensor_run {
+    const moi_operand *a, *b;
+    void *d;
+    int64_t ldd, m, k;              /* this call's */
+    const int64_t *offsets;
+} moii_tensor_run;
+
+/* What a plan keeps.  Copies of operands, where it needs any, lie in the workspace: */
+typedef struct moii_tensor_plan {
+    moii_tensor_product product;
+    moii_tensor_tile tile;
+    moii_gpu_kernel kernel;
+    moi_format a, b;                /* the caller's */
+    moii_gpu_kernel pack, widen[2];
+    /* from where on, a and b; 0: no such copies */
+    int64_t packed_at[2];           /* 8 bits, ragged groups along the reduction begin at whole blocks */
+    int64_t widened_at[2];          /* mx32 as BF16 */
+} moii_tensor_plan;
+
+extern const moii_kernel moii_pack_kernel;
+extern const moii_kernel moii_widen_kernel;
+
+/* Whether the tensor cores can do it, and what SCALING it is. */
+bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why);
+moii_tensor_tile moii_tensor_choose(const moii_tensor_product *p);
+int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t);
+void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES]);
+
+/* The defines of a product on the devices we know best, for what is compiled ahead of time. */
+void moii_tensor_variant(moii_tensor_product *p, moi_dtype out, char defines[MOII_DEFINES]);
+
+moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, const moii_tensor_product *product);
+moi_status moii_tensor_launch(const moi_plan *plan, const char *where, const moii_tensor_run *run, void *workspace, moi_stream stream);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tensor_tile.c: how a product is cut into tiles: every candidate's time is estimated, the shortest wins.
+ *
+ * The estimate, in clocks of a multiprocessor: rounds of units (product_units.cuh), each of `steps` stages and one store.  A stage takes the
+ * longest of what the tensor cores, the copies out of L2, and one team's chain of product, wait and addition need; nothing is faster than
+ * reading every operand once.  The constants are measured: docs/notes/gemm-hopper.md. */
+#include "format.h"
+#include "tensor_product.h"
+
+enum { SHARED_MOST = 232448 };
+
+int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    int bm = 64 * t->wgs * t->waves, per_step = p->scaling == SCALING_MX ? 4 : 1;
+    bool staged = p->scaling >= SCALING_SQUARE && p->scaling <= SCALING_MX;
+    int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;
+    int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : 0;
+    int scales = 4 * (a_scales + b_scales), out = p->out_f32 || t->split > 1 ? 0 : t->wgs * 4 * 2048;
+    int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
+    return join + t->stages * ((bm + t->bn) * PRODUCT_STEP_BYTES + scales + 16) + out;
+}
+
+/* ---- the estimate ---- */
+
+typedef struct shape { double m_tiles, n_tiles, steps; } shape; /* m_tiles: of all groups */
+
+static shape shape_of(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    int64_t bm = 64 * t->wgs * t->waves, across = (int64_t)t->bn * t->cluster, groups = moii_max(p->groups, 1);
+    int64_t rows = p->grouping == PRODUCT_ROWS ? moii_ceil_div(p->m, groups) : p->m, k = p->grouping == PRODUCT_DEPTH ? moii_ceil_div(p->k, groups) : p->k;
+    int64_t step = p->scaling == SCALING_NONE ? 64 : 128, m_groups = p->grouping == PRODUCT_DENSE ? 1 : groups;
+    return (shape){ (double)(moii_ceil_div(rows, bm) * m_groups), (double)(moii_ceil_div(p->n, across) * t->cluster),
+                    (double)moii_ceil_div(moii_ceil_div(k, step), t->split) };
+}
+
+static double longest(double a, double b) { return a > b ? a : b; }
+
+/* Clocks of one stage.  busy: share of the multiprocessors that have work, and so compete for memory. */
+static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile *t, double busy)
+{
+    static const double added[] = { [SCALING_NONE] = 0.0, [SCALING_SQUARE] = 0.6, [SCALING_VECTOR] = 1.4, [SCALING_MX] = 5.0, [SCALING_ROWS] = 0.5 };
+    double bm = 64.0 * t->wgs * t->waves, bn = t->bn, beside = t->wgs * 0.75 > 1.0 ? t->wgs * 0.75 : 1.0;
+    double tensor = bm * bn / 32.0 * (p->scaling == SCALING_NONE ? 1.1 : 1.2);
+    double copies = (bm / t->cluster + bn) * PRODUCT_STEP_BYTES / 60.0, memory = bn * PRODUCT_STEP_BYTES / 18.0 * busy;
+    double chain = p->scaling == SCALING_NONE ? 0.0 : (t->waves * (2.0 * bn * beside + added[p->scaling] * bn + 250.0) - (t->waves - 1) * 150.0) / t->turns;
+    if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
+    return longest(longest(tensor, copies), longest(chain, memory));
+}
+
+static double out_bytes(const moii_tensor_product *p) { return p->out_f32 ? p->accumulate ? 8.0 : 4.0 : 2.0; }
+
+static double bytes_once(const moii_tensor_product *p)
+{
+    double size = p->scaling == SCALING_NONE ? 2.0 : 1.0, groups = (double)moii_max(p->groups, 1), m = (double)p->m, n = (double)p->n, k = (double)p->k;
+    if (p->grouping == PRODUCT_DEPTH) return size * k * (m + n) + out_bytes(p) * groups * m * n;
+    return size * k * (m + n * (p->grouping == PRODUCT_DENSE ? 1.0 : groups)) + out_bytes(p) * m * n;
+}
+
+static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    shape s = shape_of(p, t);
+    double bm = 64.0 * t->wgs * t->waves, blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
+    if (t->split > 2) sms = (double)((p->sms / t->split - 1) * t->split); /* the chip's parts have odd multiprocessors left over */
+    double rounds = (double)(int64_t)((blocks + sms - 1) / sms), busy = blocks < sms ? blocks / sms : 1.0;
+    double work = rounds * (s.steps * stage_clocks(p, t, busy) + 1200.0 + bm * t->bn * out_bytes(p) / 16.0) + (t->split > 1 ? 3000.0 : 0.0);
+    return longest(work, bytes_once(p) / 2700.0);
+}
+
+/* ---- candidates ---- */
+
+static const moii_tensor_tile large[] = {
+    { 2, 2, 128, 4, 1, 1, 1 }, { 3, 1, 128, 5, 1, 1, 1 }, { 2, 1, 192, 5, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 },
+};
+static const moii_tensor_tile large16[] = { { 2, 1, 256, 4, 2, 1, 1 }, { 2, 2, 128, 4, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 } };
+static const moii_tensor_tile large_vector[] = { { 3, 1, 128, 5, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 } };
+
+typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; double least; } search;
+
+static void consider(search *s, moii_tensor_tile t)
+{
+    const moii_tensor_product *p = s->p;
+    if ((p->a_turned || p->b_turned) && (t.cluster > 1 || t.bn % 64)) return; /* MN-major runs are 64 long */
+    while (t.stages > 2 && moii_tensor_shared(p, &t) > SHARED_MOST) t.stages--;
+    if (moii_tensor_shared(p, &t) > SHARED_MOST) return;
+    double clocks = estimate(p, &t);
+    if (s->least == 0.0 || clocks < s->least) s->least = clocks, s->best = t;
+}
+
+/* Few rows: what counts is that all multiprocessors read weights all the time. */
+static void consider_small(search *s, int wgs)
+{
+    static const int widths[] = { 192, 128, 96, 64, 48, 32 };
+    for (int i = 0; i < (int)(sizeof widths / sizeof *widths); i++)
+        for (int split = 1; split <= 4; split *= 2)
+            for (int turns = 1; turns <= 2; turns++) {
+                if (split > 1 && s->p->grouping != PRODUCT_DENSE) continue;
+                if (turns > 1 && wgs > 1) continue; /* 640 threads have too few registers */
+                if (turns > 1 && (widths[i] > 64 || s->p->scaling == SCALING_NONE || s->p->grouping == PRODUCT_DEPTH)) continue;
+                if (s->p->scaling == SCALING_MX && widths[i] > 96) continue; /* two accumulators */
+                consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, 1, split, turns });
+            }
+}
+
+moii_tensor_tile moii_tensor_choose(const moii_tensor_product *p)
+{
+    search s = { .p = p };
+    int64_t rows = p->grouping == PRODUCT_ROWS ? moii_ceil_div(p->m, moii_max(p->groups, 1)) : p->m;
+    if (p->scaling != SCALING_MX && rows > 64) {
+        const moii_tensor_tile *list = p->scaling == SCALING_NONE ? large16 : p->scaling == SCALING_VECTOR ? large_vector : large;
+        int count = p->scaling == SCALING_NONE ? 3 : p->scaling == SCALING_VECTOR ? 2 : 4;
+        for (int i = 0; i < count; i++) consider(&s, list[i]);
+    }
+    if (rows <= 256) consider_small(&s, rows <= 64 ? 1 : 2);
+    else if (p->scaling == SCALING_MX) consider_small(&s, 2);
+    return s.best;
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_tensor_products.c: the products on Hopper's tensor cores, over random shapes, formats and groups, against sums in double. */
+#include "support_gpu.h"
+#include "support_products.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define V(r, e) { (r), (e), MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
+#define SQ(e) { MOI_RECIPE_BLK128, (e), MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
+static const struct { moi_format a, b; } pairs[] = {
+    { V(MOI_RECIPE_BLK128, MOI_E4M3), SQ(MOI_E4M3) },
+    { V(MOI_RECIPE_BLK128, MOI_E4M3), V(MOI_RECIPE_BLK128, MOI_E4M3) },
+    { V(MOI_RECIPE_MX32, MOI_E4M3), V(MOI_RECIPE_MX32, MOI_E4M3) },
+    { V(MOI_RECIPE_MX32, MOI_E5M2), V(MOI_RECIPE_MX32, MOI_E4M3) },
+    { V(MOI_RECIPE_BF16, MOI_BF16), V(MOI_RECIPE_BF16, MOI_BF16) },
+    { V(MOI_RECIPE_BLK128, MOI_E5M2), SQ(MOI_E4M3) },
+};
+enum { PAIRS = sizeof pairs / sizeof *pairs, GROUPS = 9, DENSE = -1 };
+
+typedef struct job {
+    int grouping;       /* DENSE, MOI_GROUP_M, MOI_GROUP_K */
+    moit_matrix a, b;
+    moi_dtype out;
+    bool accumulate;
+    moi_mx_scales mx;
+    int64_t m, n, k, groups, offsets[GROUPS + 1], rows, lines;
+    moi_plan *plan;
+    float *before;
+    void *d;
+} job;
+
+static int64_t below(moit_rng *rng, int64_t n) { return (int64_t)moit_below(rng, (uint32_t)n); }
+
+/* Small sizes mostly, now and then one that several tiles cover. */
+static int64_t size(moit_rng *rng, int64_t step)
+{
+    static const int64_t most[] = { 3, 20, 70, 140, 300 };
+    return (1 + below(rng, most[below(rng, 5)])) * step;
+}
+
+static void equal_scales(moit_matrix *x, moi_mx_scales mx)
+{
+    for (int64_t b = 0; b < (x->batch ? x->batch : 1) && mx != MOI_MX_FREE; b++) {
+        assert_true(b == 0); /* set_scale knows the first matrix alone */
+        for (int64_t r = 0; r < x->rows; r++)
+            for (int64_t l = 0; l < x->depth; l++) {
+                if (l % 32) continue;
+                float s = ldexpf(1.0f, (int)((mx == MOI_MX_PER_ROW ? r : r * 7 + l / 128) % 9) - 4);
+                moit_matrix_set_scale(x, r, l, s);
+            }
+        moit_matrix_read(x);
+    }
+}
+
+static void open_operands(job *j, moit_rng *rng)
+{
+    bool by_depth = j->grouping == MOI_GROUP_K;
+    if (by_depth) j->rows = (j->rows + 15) / 16 * 16; /* pitch of plain operands; others may lie anywhere */
+    j->a.rows = j->grouping == MOI_GROUP_M ? j->rows : j->m, j->a.depth = by_depth ? j->rows : j->k;
+    j->b.rows = j->n, j->b.depth = j->a.depth;
+    if (j->grouping == MOI_GROUP_M) j->b.batch = j->groups;
+    if (by_depth) j->a.groups = j->b.groups = j->groups, j->a.offsets = j->b.offsets = j->offsets;
+    moit_matrix_make(&j->a, rng);
+    moit_matrix_make(&j->b, rng);
+    if (j->grouping == DENSE) equal_scales(&j->a, j->mx), equal_scales(&j->b, j->mx);
+    j->lines = j->grouping == MOI_GROUP_M ? j->rows : by_depth ? j->groups * j->m : j->m;
+}
+
+static void choose(job *j, int grouping, moit_rng *rng)
+{
+    *j = (job){ .grouping = grouping };
+    int pair = (int)below(rng, PAIRS);
+    j->a.format = pairs[pair].a, j->b.format = pairs[pair].b;
+    if (grouping == MOI_GROUP_K && j->b.format.block == MOI_BLOCK_SQUARE) j->b.format.block = MOI_BLOCK_VECTOR;
+    bool plain = j->a.format.recipe == MOI_RECIPE_BF16;
+    if (!plain) {
+        int layouts = j->a.format.recipe == MOI_RECIPE_MX32 ? 3 : 2;
+        static const moi_layout kinds[] = { MOI_LAYOUT_ROW, MOI_LAYOUT_COL, MOI_LAYOUT_TILED };
+        j->a.format.layout = kinds[below(rng, layouts)];
+        j->b.format.layout = j->b.format.block == MOI_BLOCK_SQUARE ? kinds[below(rng, 2)] : kinds[below(rng, layouts)];
+        if (grouping == MOI_GROUP_K && j->a.format.layout == MOI_LAYOUT_TILED) j->a.format.layout = MOI_LAYOUT_ROW;
+        if (grouping == MOI_GROUP_K && j->b.format.layout == MOI_LAYOUT_TILED) j->b.format.layout = MOI_LAYOUT_COL;
+    }
+    j->out = below(rng, 3) ? MOI_F32 : MOI_BF16;
+    j->accumulate = j->out == MOI_F32 && below(rng, 2);
+    j->m = size(rng, 1), j->n = size(rng, 1), j->k = size(rng, 16);
+    if (plain) {
+        j->a.order = (moi_order)(grouping != MOI_GROUP_M && below(rng, 2)), j->b.order = (moi_order)below(rng, 2);
+        if (j->a.order) j->m = (j->m + 7) / 8 * 8;
+        if (j->b.order) j->n = (j->n + 7) / 8 * 8;
+        j->a.pad = 8 * below(rng, 3), j->b.pad = 8 * below(rng, 3);
+    } else if (grouping != MOI_GROUP_K) j->a.pad = 16 * below(rng, 3), j->b.pad = 16 * below(rng, 3);
+    if (grouping == DENSE && j->a.format.recipe == MOI_RECIPE_MX32) j->mx = (moi_mx_scales)below(rng, 3);
+    if (grouping == DENSE) return;
+    j->groups = 1 + below(rng, GROUPS);
+    int kind = (int)below(rng, 4); /* uniform, all to one, skewed, many empty */
+    for (int g = 0; g < j->groups; g++) {
+        int64_t n = kind == 1 ? (g == j->groups / 2 ? 150 : 0) : kind == 2 ? 200 / (1 + g * g) : kind == 3 && below(rng, 2) ? 0 : below(rng, 90);
+        j->offsets[g + 1] = j->offsets[g] + n;
+    }
+    j->rows = j->offsets[j->groups] + below(rng, 3);
+}
+
+static const char *row_of(const job *j) { return j->grouping == DENSE ? "gemm_sm90" : "ggemm_sm90"; }
+
+static void open_plan(job *j, moi_ctx *ctx)
+{
+    if (j->grouping == DENSE) {
+        moi_gemm_desc d = { .size = sizeof d, .row = "gemm_sm90", .a = j->a.format, .b = j->b.format, .a_order = j->a.order, .b_order = j->b.order,
+                            .out = j->out, .accumulate = j->accumulate, .max_m = j->m, .n = j->n, .k = j->k, .mx = j->mx };
+        moit_ok(moi_gemm_plan_create(&j->plan, ctx, &d));
+    } else {
+        moi_ggemm_desc d = { .size = sizeof d, .row = "ggemm_sm90", .grouping = (moi_grouping)j->grouping, .a = j->a.format, .b = j->b.format,
+                             .a_order = j->a.order, .b_order = j->b.order, .out = j->out, .accumulate = j->accumulate, .groups = j->groups,
+                             .max_rows = j->rows, .m = j->grouping == MOI_GROUP_K ? j->m : 0, .n = j->n, .k = j->grouping == MOI_GROUP_K ? 0 : j->k };
+        moit_ok(moi_ggemm_plan_create(&j->plan, ctx, &d));
+    }
+    int64_t bytes = j->lines * moi_row_bytes(j->out, j->n);
+    j->d = moit_alloc(bytes);
+    memset(j->d, 0xFF, (size_t)bytes);
+    j->before = calloc((size_t)(j->lines * j->n) + 1, sizeof(float));
+}
+
+static void run(job *j)
+{
+    moit_mem m = moit_mem_of(row_of(j));
+    moi_operand a = { moit_in(&m, j->a.data, j->a.data_bytes), j->a.scale_bytes ? moit_in(&m, j->a.scale, j->a.scale_bytes) : NULL, j->a.ld };
+    moi_operand b = { moit_in(&m, j->b.data, j->b.data_bytes), j->b.scale_bytes ? moit_in(&m, j->b.scale, j->b.scale_bytes) : NULL, j->b.ld };
+    void *d = moit_out(&m, j->d, j->lines * moi_row_bytes(j->out, j->n)), *w = moit_mem_workspace(&m, j->plan);
+    if (j->grouping == DENSE) {
+        moi_gemm_args x = { .size = sizeof x, .m = j->m, .a = a, .b = b, .d = d };
+        moit_mem_run(&m, moi_gemm_run(j->plan, &x, w, moi_plan_workspace_bytes(j->plan), m.stream));
+    } else {
+        moi_ggemm_args x = { .size = sizeof x, .rows = j->rows, .offsets = moit_in(&m, j->offsets, (j->groups + 1) * (int64_t)sizeof(int64_t)), .a = a,
+                             .b = b, .d = d };
+        moit_mem_run(&m, moi_ggemm_run(j->plan, &x, w, moi_plan_workspace_bytes(j->plan), m.stream));
+    }
+    moit_mem_done(&m);
+}
+
+/* The tensor cores' own error: 33 terms of a step of 32 products (17 of 16 where they are BF16), each cut behind the 13th (25th) fraction bit of
+ * the largest, and the sum once more (shared by MMA-Sim's authors as bit-exact for Hopper); FP8 sums begin anew every 128 products. */
+static double tensor_error(const job *j, const double *a, const double *b, int64_t from, int64_t to)
+{
+    bool wide = j->a.format.recipe == MOI_RECIPE_BF16 || (j->a.format.recipe == MOI_RECIPE_MX32 && j->grouping == MOI_GROUP_K);
+    int64_t step = wide ? 16 : 32, chain = wide ? to - from : j->a.format.recipe == MOI_RECIPE_MX32 && j->mx == MOI_MX_FREE ? 32 : 128;
+    double error = 0.0, sum = 0.0;
+    for (int64_t l = from; l < to; l += step) {
+        if ((l - from) % chain == 0) sum = 0.0;
+        double most = fabs(sum);
+        for (int64_t i = l; i < to && i < l + step; i++) most = fmax(most, fabs(a[i] * b[i])), sum += a[i] * b[i];
+        error += (double)(step + 2) * ldexp(most, wide ? -25 : -13);
+    }
+    return error * (wide ? 1.001 : 1.02); /* what the errors so far add to the largest term */
+}
+
+static double check_one(const job *j, int64_t line, int64_t row, int64_t group, int64_t col, int64_t from, int64_t to)
+{
+    int64_t depth = j->a.depth;
+    const double *a = j->a.values + row * depth, *b = j->b.values + ((j->grouping == MOI_GROUP_M ? group * j->n : 0) + col) * depth;
+    double sum = j->before[line * j->n + col], magnitude = fabs(sum);
+    for (int64_t l = from; l < to; l++) sum += a[l] * b[l], magnitude += fabs(a[l] * b[l]);
+    float got = moi_decode(j->out, (char *)j->d + line * moi_row_bytes(j->out, j->n), col);
+    if (isnan(sum)) return isnan(got) ? 0.0 : HUGE_VAL;
+    if (isinf(sum)) return isnan(got) || isinf(got) ? 0.0 : HUGE_VAL;
+    double larger = fabs(sum) > fabs((double)got) ? sum : got;
+    double bound = tensor_error(j, a, b, from, to) + (double)((to - from) / 32 + 8) * 0x1p-23 * magnitude + moit_half_unit(j->out, larger) + 0x1p-120;
+    return fabs((double)got - sum) / bound;
+}
+
+static double check(const job *j, uint64_t seed)
+{
+    double worst = 0.0;
+    for (int64_t g = 0; g < (j->grouping == DENSE ? 1 : j->groups); g++) {
+        int64_t begin = j->offsets[g], end = j->offsets[g + 1];
+        bool by_rows = j->grouping == MOI_GROUP_M, by_depth = j->grouping == MOI_GROUP_K;
+        for (int64_t r = by_rows ? begin : 0; r < (by_rows ? end : j->m); r++)
+            for (int64_t c = 0; c < j->n; c++) {
+                int64_t line = by_depth ? g * j->m + r : r;
+                double e = check_one(j, line, r, g, c, by_depth ? begin : 0, by_depth ? end : j->k);
+                if (!(e <= 1.0))
+                    fail_msg("seed %llu: %s grouping %d, %s x %s, scales %d, out %s%s, %lld x %lld x %lld, %lld groups: D[%lld][%lld] is %g of the bound off",
+                             (unsigned long long)seed, moi_plan_row(j->plan), j->grouping, moi_dtype_name(j->a.format.elem),
+                             moi_dtype_name(j->b.format.elem), (int)j->mx, moi_dtype_name(j->out), j->accumulate ? " +=" : "", (long long)j->m,
+                             (long long)j->n, (long long)j->k, (long long)j->groups, (long long)line, (long long)c, e);
+                worst = fmax(worst, e);
+            }
+    }
+    for (int64_t i = j->grouping == MOI_GROUP_M ? j->offsets[j->groups] * j->n : j->lines * j->n; i < j->rows * j->n && j->grouping == MOI_GROUP_M; i++)
+        assert_true(isnan(moi_decode(j->out, j->d, i)) || j->accumulate); /* rows of no group are untouched */
+    return worst;
+}
+
+static void close(job *j)
+{
+    moit_matrix_free(&j->a);
+    moit_matrix_free(&j->b);
+    moit_free(j->d);
+    free(j->before);
+    moi_plan_free(j->plan);
+}
+
+static void fill_before(job *j, moit_rng *rng)
+{
+    for (int64_t i = 0; i < j->lines * j->n && j->accumulate; i++) ((float *)j->d)[i] = j->before[i] = 100.0f * moit_normal(rng);
+}
+
+/* One random product; how > 0 also puts a NaN or an infinity into it: they reach exactly what they must. */
+static double one(int grouping, uint64_t seed, bool poison)
+{
+    moit_rng rng = moit_seed("tensor products", seed);
+    job j;
+    choose(&j, grouping, &rng);
+    open_operands(&j, &rng);
+    open_plan(&j, moit_gpu());
+    fill_before(&j, &rng);
+    int64_t depth = grouping == MOI_GROUP_K ? j.offsets[j.groups] : j.k;
+    if (poison && j.a.rows && depth) {
+        moit_matrix *x = below(&rng, 2) ? &j.a : &j.b;
+        moit_matrix_set(x, below(&rng, x->rows), below(&rng, depth), NAN);
+        moit_matrix_read(x);
+    }
+    run(&j);
+    double worst = check(&j, seed);
+    close(&j);
+    return worst;
+}
+
+static int sweep_length(void) /* compute-sanitizer is slow: MOIT_GUARDS=0 goes with it */
+{
+    const char *text = getenv("MOIT_GUARDS");
+    return text && !strcmp(text, "0") ? 12 : 700;
+}
+
+static void sweep(int grouping, bool poison, int count)
+{
+    if (!moit_gpu() || !moit_any_row("gemm", 0)) skip();
+    double worst = 0.0;
+    int part = 0, parts = 1; /* MOIT_PART=i/n: every n-th from the i-th on, so that several processes compile kernels at once */
+    if (getenv("MOIT_PART")) assert_int_equal(sscanf(getenv("MOIT_PART"), "%d/%d", &part, &parts), 2);
+    for (int i = part; i < count; i += parts) worst = fmax(worst, one(grouping, (uint64_t)(i * 4 + grouping + 1 + (poison ? 1 << 20 : 0)), poison));
+    printf("%d products: at most %.3f of the bound\n", (count - part + parts - 1) / parts, worst);
+}
+
+/* P:gemm.bound, P:ggemm.bound on the tensor cores; captured and replayed runs give the same bits (moit_mem_run). */
+static void test_dense(void **state) { (void)state; sweep(DENSE, false, sweep_length()); }
+static void test_rows(void **state) { (void)state; sweep(MOI_GROUP_M, false, sweep_length()); }
+static void test_depth(void **state) { (void)state; sweep(MOI_GROUP_K, false, sweep_length()); }
+/* P:gemm.nan, P:ggemm.nan */
+static void test_nan(void **state)
+{
+    (void)state;
+    for (int grouping = DENSE; grouping <= MOI_GROUP_K; grouping++) sweep(grouping, true, sweep_length() / 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dense), cmocka_unit_test(test_rows), cmocka_unit_test(test_depth), cmocka_unit_test(test_nan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
