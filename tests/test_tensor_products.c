@@ -87,7 +87,8 @@ static void choose(job *j, int grouping, moit_rng *rng)
     j->accumulate = j->out == MOI_F32 && below(rng, 2);
     j->m = size(rng, 1), j->n = size(rng, 1), j->k = size(rng, 16);
     if (plain) {
-        j->a.order = (moi_order)(grouping != MOI_GROUP_M && below(rng, 2)), j->b.order = (moi_order)below(rng, 2);
+        j->a.order = (moi_order)(grouping == MOI_GROUP_K || (grouping == DENSE && below(rng, 2)));
+        j->b.order = (moi_order)(grouping == MOI_GROUP_K || below(rng, 2));
         if (j->a.order) j->m = (j->m + 7) / 8 * 8;
         if (j->b.order) j->n = (j->n + 7) / 8 * 8;
         j->a.pad = 8 * below(rng, 3), j->b.pad = 8 * below(rng, 3);

@@ -35,6 +35,8 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     if (p->grouping != PRODUCT_DEPTH && ((!p->a_turned && p->k * size_of(p->a) % 16) || (!p->b_turned && p->k * size_of(p->b) % 16))) return false;
     *why = "rows of MN-major operands must be a multiple of 16 bytes";
     if ((p->a_turned && p->grouping != PRODUCT_ROWS && p->m % 8) || (p->b_turned && p->n % 8)) return false;
+    *why = "BF16 operands of a ragged reduction must be MN-major: bulk copies cannot begin anywhere in a row";
+    if (plain && p->grouping == PRODUCT_DEPTH && !(p->a_turned && p->b_turned)) return false;
     if (plain) p->scaling = SCALING_NONE;
     else if (p->a->recipe == MOI_RECIPE_MX32) {
         p->scaling = p->mx == MOI_MX_PER_ROW && p->grouping != PRODUCT_DEPTH ? SCALING_ROWS : p->mx == MOI_MX_FREE ? SCALING_MX : SCALING_VECTOR;

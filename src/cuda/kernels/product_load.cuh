@@ -100,7 +100,10 @@ MOII_FN unsigned int scale_codes(const product_scales &t, const scale_walk &w, i
 {
     const unsigned char *p = (const unsigned char *)w.p;
     if (PER_STEP == 1) return __ldg(p + scale_place(t, w, row, block));
-    if (t.words) return __ldg((const unsigned int *)(p + scale_place(t, w, row, block)));
+    if (t.words) { /* what lies behind the last block may be anything: 1 takes its place */
+        const unsigned int there = block + 4 <= w.block_end ? ~0u : (1u << 8 * (w.block_end - block)) - 1;
+        return (__ldg((const unsigned int *)(p + scale_place(t, w, row, block))) & there) | (0x7F7F7F7Fu & ~there);
+    }
     unsigned int codes = 0;
 #pragma unroll
     for (int i = 0; i < PER_STEP; i++) codes |= (unsigned int)__ldg(p + scale_place(t, w, row, block + i)) << 8 * i;

@@ -146,6 +146,10 @@ MOII_FN void join_parts(const product_args &a, const shared &s, const unit &u, i
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4, t = (int)threadIdx.x - 128;
     float *mine = (float *)s.p;
+#if SCALING == SCALING_ROWS
+#pragma unroll
+    for (int w = 0; w < WAVES; w++) apply_rows(a, u, (wg * WAVES + w) * 64 + warp * 16, lane, sum[w]);
+#endif
     threads_meet(2, TEAM); /* the stages are read */
 #pragma unroll
     for (int i = 0; i < WAVES * BN / 2; i++) mine[i * TEAM + t] = sum[i / (BN / 2)][i % (BN / 2)];
