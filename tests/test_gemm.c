@@ -323,6 +323,10 @@ static void test_plan_errors(void **state)
     moit_refused(moi_gemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "out must be f32 or bf16, got f16");
     d = ok, d.out = MOI_BF16, d.accumulate = true;
     moit_refused(moi_gemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "accumulate needs out f32");
+    d = ok, d.mx = (moi_mx_scales)3;
+    moit_refused(moi_gemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "mx must be MX_FREE (0), MX_PER_128 (1) or MX_PER_ROW (2), got 3");
+    d = ok, d.a = d.b = MOI_FORMAT_BF16, d.mx = MOI_MX_PER_ROW;
+    moit_refused(moi_gemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "mx is for recipe mx32, got bf16");
     d = ok, d.k = -1;
     moit_refused(moi_gemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_SHAPE, "got 4, 4, -1");
     d = ok, d.row = "gemm_missing";

@@ -154,13 +154,12 @@ static moi_status make_map(const moi_plan *plan, const char *where, const char *
 
 static product_scales scales_of(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth)
 {
-    product_scales s = { .p = o->scale, .rows = (int)moii_scale_rows(f, rows), .blocks = (int)moi_scale_blocks(f, depth, 0) };
-    int64_t size = f->recipe == MOI_RECIPE_MX32 ? 1 : 4;
-    s.group_bytes = moi_scale_bytes(f, rows, depth, 0);
+    int64_t blocks = moi_scale_blocks(f, depth, 0), size = f->recipe == MOI_RECIPE_MX32 ? 1 : 4;
+    product_scales s = { .p = o->scale, .rows = (int)moii_scale_rows(f, rows), .group_bytes = moi_scale_bytes(f, rows, depth, 0) };
     if (f->layout == MOI_LAYOUT_COL) s.row_stride = 1, s.block_stride = (unsigned int)(moii_round_up(s.rows * size, 16) / size);
-    else s.row_stride = (unsigned int)s.blocks, s.block_stride = 1;
-    if (f->layout == MOI_LAYOUT_TILED) s.across = (int)moii_ceil_div(s.blocks, 4);
-    s.words = (s.across || (f->layout == MOI_LAYOUT_ROW && s.blocks % 4 == 0));
+    else s.row_stride = (unsigned int)blocks, s.block_stride = 1;
+    if (f->layout == MOI_LAYOUT_TILED) s.across = (int)moii_ceil_div(blocks, 4);
+    s.words = s.across || (f->layout == MOI_LAYOUT_ROW && blocks % 4 == 0);
     return s;
 }
 

@@ -47,6 +47,12 @@ moii_tensor_tile moii_tensor_choose(const moii_tensor_product *p);
 int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t);
 void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES]);
 
+/* Formats of models, for lists of what is compiled ahead. */
+#define MOII_TENSOR_ACT { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_COL, 0 }
+#define MOII_TENSOR_WEIGHT { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
+#define MOII_TENSOR_MXFP8 { MOI_RECIPE_MX32, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
+#define MOII_TENSOR_BF16 { MOI_RECIPE_BF16, MOI_BF16, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
+
 /* The defines of a product on the devices we know best, for what is compiled ahead of time. */
 void moii_tensor_variant(moii_tensor_product *p, moi_dtype out, char defines[MOII_DEFINES]);
 

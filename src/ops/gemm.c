@@ -29,6 +29,10 @@ moi_status moii_product_check(const char *where, const moii_product_desc *d)
     MOII_TRY(check_order(where, "a", d->a, d->a_order));
     MOII_TRY(check_order(where, "b", d->b, d->b_order));
     MOII_REQUIRE(d->out == MOI_F32 || d->out == MOI_BF16, MOI_ERR_ARG, "%s: out must be f32 or bf16, got %s", where, moi_dtype_name(d->out));
+    MOII_REQUIRE(d->mx == MOI_MX_FREE || d->mx == MOI_MX_PER_128 || d->mx == MOI_MX_PER_ROW, MOI_ERR_ARG,
+                 "%s: mx must be MX_FREE (0), MX_PER_128 (1) or MX_PER_ROW (2), got %d", where, (int)d->mx);
+    MOII_REQUIRE(d->mx == MOI_MX_FREE || d->a->recipe == MOI_RECIPE_MX32, MOI_ERR_ARG, "%s: mx is for recipe mx32, got %s", where,
+                 moi_recipe_name(d->a->recipe));
     MOII_REQUIRE(!d->accumulate || d->out == MOI_F32, MOI_ERR_ARG, "%s: accumulate needs out f32, got %s", where, moi_dtype_name(d->out));
     return MOI_OK;
 }
@@ -39,7 +43,7 @@ moi_status moi_gemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_gemm_des
     MOII_REQUIRE(out && ctx, MOI_ERR_ARG, "gemm plan: %s is NULL", out ? "ctx" : "out");
     *out = NULL;
     MOII_TRY(moii_take(&d, sizeof d, desc, "gemm plan: desc"));
-    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate, true };
+    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate, true, d.mx };
     MOII_TRY(moii_product_check("gemm plan", &p));
     MOII_REQUIRE(d.max_m >= 0 && d.n >= 0 && d.k >= 0, MOI_ERR_SHAPE, "gemm plan: max_m, n and k must be >= 0, got %lld, %lld, %lld",
                  (long long)d.max_m, (long long)d.n, (long long)d.k);

@@ -9,7 +9,7 @@ moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_d
     MOII_REQUIRE(out && ctx, MOI_ERR_ARG, "ggemm plan: %s is NULL", out ? "ctx" : "out");
     *out = NULL;
     MOII_TRY(moii_take(&d, sizeof d, desc, "ggemm plan: desc"));
-    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate, false };
+    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate, false, d.mx };
     MOII_TRY(moii_product_check("ggemm plan", &p));
     MOII_REQUIRE(d.grouping == MOI_GROUP_M || d.grouping == MOI_GROUP_K, MOI_ERR_ARG, "ggemm plan: grouping must be GROUP_M (0) or GROUP_K (1), got %d",
                  (int)d.grouping);

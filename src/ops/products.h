@@ -13,6 +13,7 @@ typedef struct moii_product_desc {
     moi_dtype out;
     bool accumulate;
     bool weights_alone; /* a may be plain where b is of any format */
+    moi_mx_scales mx;
 } moii_product_desc;
 
 /* a plain, b of another format: weights alone are quantised */

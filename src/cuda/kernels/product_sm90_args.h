@@ -36,7 +36,7 @@ typedef struct product_scales {
     unsigned int row_stride, block_stride;
     int across; /* 0: not in atoms */
     int words;  /* four blocks of a row, the first a multiple of 4, lie in one aligned word */
-    int rows, blocks; /* that are there */
+    int rows;   /* that are there */
 } product_scales;
 
 typedef struct product_map { PRODUCT_ALIGNED unsigned long long opaque[16]; } product_map;
