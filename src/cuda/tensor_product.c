@@ -11,7 +11,7 @@
 
 _Static_assert(PRODUCT_BF16 == MOI_BF16 && PRODUCT_E4M3 == MOI_E4M3 && PRODUCT_E5M2 == MOI_E5M2, "product_sm90_args.h and moiety.h number alike");
 
-/* A product of so many rows reads every weight so often that copies in BF16, and the tensor cores' own sums, cost less than a scale for every
+/* A product of so many rows (of each group) reads every weight so often that copies in BF16, and the tensor cores' own sums, cost less than a scale for every
  * 32 products. */
 enum { WIDEN_FROM = 512 };
 
@@ -41,7 +41,7 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     else if (p->a->recipe == MOI_RECIPE_MX32) {
         p->scaling = p->mx == MOI_MX_PER_ROW && p->grouping != PRODUCT_DEPTH ? SCALING_ROWS : p->mx == MOI_MX_FREE ? SCALING_MX : SCALING_VECTOR;
         p->scale_e8m0 = p->scaling == SCALING_VECTOR;
-        p->widened = p->scaling == SCALING_MX && (p->grouping == PRODUCT_DEPTH || p->m >= WIDEN_FROM);
+        p->widened = p->scaling == SCALING_MX && (p->grouping == PRODUCT_DEPTH || p->m / moii_max(p->groups, 1) >= WIDEN_FROM);
     }
     else {
         p->scaling = p->b->block == MOI_BLOCK_SQUARE ? SCALING_SQUARE : SCALING_VECTOR;
