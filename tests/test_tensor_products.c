@@ -87,7 +87,7 @@ static void choose(job *j, int grouping, moit_rng *rng)
     }
     j->out = below(rng, 3) ? MOI_F32 : MOI_BF16;
     j->accumulate = j->out == MOI_F32 && below(rng, 2);
-    j->m = size(rng, 1), j->n = size(rng, 1), j->k = size(rng, 16);
+    j->m = size(rng, 1), j->n = size(rng, 1), j->k = below(rng, 16) ? size(rng, 16) : 0;
     if (plain) {
         j->a.order = (moi_order)(grouping == MOI_GROUP_K || (grouping == DENSE && below(rng, 2)));
         j->b.order = (moi_order)(grouping == MOI_GROUP_K || below(rng, 2));
@@ -100,7 +100,11 @@ static void choose(job *j, int grouping, moit_rng *rng)
     j->groups = 1 + below(rng, GROUPS);
     int kind = (int)below(rng, 4); /* uniform, all to one, skewed, many empty */
     for (int g = 0; g < j->groups; g++) {
-        int64_t n = kind == 1 ? (g == j->groups / 2 ? 150 : 0) : kind == 2 ? 200 / (1 + g * g) : kind == 3 && below(rng, 2) ? 0 : below(rng, 90);
+        if (kind == 3 && !j->k) kind = 4; /* all empty */
+        int64_t n = below(rng, 90);
+        if (kind == 4 || (kind == 3 && below(rng, 2))) n = 0;
+        else if (kind == 1) n = g == j->groups / 2 ? 150 : 0;
+        else if (kind == 2) n = 200 / (1 + g * g);
         j->offsets[g + 1] = j->offsets[g] + n;
     }
     j->rows = j->offsets[j->groups] + below(rng, 3);

@@ -141,6 +141,7 @@ static moi_status make_map(const moi_plan *plan, const char *where, const char *
     uint64_t pitch = (uint64_t)(ld ? ld : extent[0]) * (uint64_t)size;
     MOII_REQUIRE(pitch % 16 == 0, MOI_ERR_ALIGN, "%s: rows of %s must be a multiple of 16 bytes apart for %s, got %llu", where, name,
                  plan->impl->name, (unsigned long long)pitch);
+    if (pitch == 0) pitch = 16; /* nothing will be read */
     uint64_t sizes[3], strides[2] = { pitch, pitch * (uint64_t)moii_max(extent[1], 1) };
     for (int i = 0; i < 3; i++) sizes[i] = (uint64_t)moii_max(extent[i], 1);
     uint32_t box[3] = { (uint32_t)box_across, (uint32_t)box_lines, 1 }, steps[3] = { 1, 1, 1 };
