@@ -149,6 +149,7 @@ static void run(job *j)
         moit_mem_run(&m, moi_ggemm_run(j->plan, &x, w, moi_plan_workspace_bytes(j->plan), m.stream));
     }
     moit_mem_done(&m);
+    if (!m.gpu) moit_free(w);
 }
 
 /* The tensor cores' own error: 33 terms of a step of 32 products (17 of 16 where they are BF16), each cut behind the 13th (25th) fraction bit of
