@@ -201,8 +201,8 @@ class Swiglu:
         lib.moi_plan_free(self.plan)
 
 
-class Product:
-    """A plan of a dense or a grouped product with its workspace; args hold its operands' addresses, keep their tensors."""
+class Plan:
+    """A plan with its workspace; args hold its operands' addresses, keep their tensors."""
 
     def __init__(self, create, run, ctx, desc, args, keep):
         self.plan, self.run, self.args, self.keep = c.c_void_p(), run, args, keep
@@ -222,7 +222,7 @@ def Gemm(ctx, a, b, d, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MA
     desc = GemmDesc(size=c.sizeof(GemmDesc), row=row, a=a.fmt, b=b.fmt, a_order=a_order, b_order=b_order, out=F32 if d.dtype == torch.float32 else BF16,
                     accumulate=accumulate, max_m=d.shape[0], n=d.shape[1], k=a.cols if a_order == K_MAJOR else a.rows, mx=mx)
     args = GemmArgs(size=c.sizeof(GemmArgs), m=d.shape[0], a=a.operand(), b=b.operand(), d=d.data_ptr())
-    return Product(lib.moi_gemm_plan_create, lib.moi_gemm_run, ctx, desc, args, (a, b, d))
+    return Plan(lib.moi_gemm_plan_create, lib.moi_gemm_run, ctx, desc, args, (a, b, d))
 
 
 def Ggemm(ctx, grouping, a, b, d, offsets, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MAJOR):
@@ -233,54 +233,35 @@ def Ggemm(ctx, grouping, a, b, d, offsets, row=None, accumulate=False, a_order=K
                      out=F32 if d.dtype == torch.float32 else BF16, accumulate=accumulate, groups=groups, max_rows=rows,
                      m=d.shape[1] if by_k else 0, n=d.shape[-1], k=0 if by_k else a.cols)
     args = GgemmArgs(size=c.sizeof(GgemmArgs), rows=rows, offsets=offsets.data_ptr(), a=a.operand(), b=b.operand(), d=d.data_ptr())
-    return Product(lib.moi_ggemm_plan_create, lib.moi_ggemm_run, ctx, desc, args, (a, b, d, offsets))
+    return Plan(lib.moi_ggemm_plan_create, lib.moi_ggemm_run, ctx, desc, args, (a, b, d, offsets))
 
 
-class Route:
+class Route(Plan):
     """A plan that routes; ids and weights are its results."""
 
     def __init__(self, ctx, logits, top_k, row=None):
         tokens, experts = logits.shape
         desc = RouteDesc(size=c.sizeof(RouteDesc), row=row, max_tokens=tokens, experts=experts, top_k=top_k, renormalize=True)
-        self.plan, self.logits = c.c_void_p(), logits
-        check(lib.moi_route_plan_create(c.byref(self.plan), ctx, c.byref(desc)))
-        self.row = lib.moi_plan_row(self.plan).decode()
-        self.workspace = torch.empty(lib.moi_plan_workspace_bytes(self.plan), dtype=torch.uint8, device="cuda")
         self.probs = torch.empty_like(logits)
         self.ids = torch.empty(tokens, top_k, dtype=torch.int32, device="cuda")
         self.weights = torch.empty(tokens, top_k, dtype=torch.float32, device="cuda")
-        self.args = RouteArgs(size=c.sizeof(RouteArgs), tokens=tokens, logits=logits.data_ptr(), probs=self.probs.data_ptr(), ids=self.ids.data_ptr(),
-                              weights=self.weights.data_ptr())
-
-    def __call__(self):
-        check(lib.moi_route_run(self.plan, c.byref(self.args), self.workspace.data_ptr() or None, self.workspace.numel(), stream()))
-
-    def free(self):
-        lib.moi_plan_free(self.plan)
+        args = RouteArgs(size=c.sizeof(RouteArgs), tokens=tokens, logits=logits.data_ptr(), probs=self.probs.data_ptr(), ids=self.ids.data_ptr(),
+                         weights=self.weights.data_ptr())
+        super().__init__(lib.moi_route_plan_create, lib.moi_route_run, ctx, desc, args, (logits,))
 
 
-class Decode:
+class Decode(Plan):
     """A plan for one decode layer.  gate_up, down: (codes, scales) as moi_moe_decode_args has them."""
 
     def __init__(self, ctx, fmt, x, ids, weights, gate_up, down, hidden, width, experts, row=None):
         tokens, top_k = ids.shape
-        self.keep = (x, ids, weights, gate_up, down)
         desc = DecodeDesc(size=c.sizeof(DecodeDesc), row=row, weights=fmt, x=BF16, out=BF16, max_tokens=tokens, hidden=hidden, width=width,
                           experts=experts, top_k=top_k)
-        self.plan = c.c_void_p()
-        check(lib.moi_moe_decode_plan_create(c.byref(self.plan), ctx, c.byref(desc)))
-        self.row = lib.moi_plan_row(self.plan).decode()
-        self.workspace = torch.empty(lib.moi_plan_workspace_bytes(self.plan), dtype=torch.uint8, device="cuda")
         self.y = torch.empty(tokens, hidden, dtype=torch.bfloat16, device="cuda")
-        self.args = DecodeArgs(size=c.sizeof(DecodeArgs), tokens=tokens, x=x.data_ptr(), ids=ids.data_ptr(), weights=weights.data_ptr(),
-                               gate_up=Operand(pointer(gate_up[0]), pointer(gate_up[1]), 0), down=Operand(pointer(down[0]), pointer(down[1]), 0),
-                               y=self.y.data_ptr())
-
-    def __call__(self):
-        check(lib.moi_moe_decode_run(self.plan, c.byref(self.args), self.workspace.data_ptr() or None, self.workspace.numel(), stream()))
-
-    def free(self):
-        lib.moi_plan_free(self.plan)
+        args = DecodeArgs(size=c.sizeof(DecodeArgs), tokens=tokens, x=x.data_ptr(), ids=ids.data_ptr(), weights=weights.data_ptr(),
+                          gate_up=Operand(pointer(gate_up[0]), pointer(gate_up[1]), 0), down=Operand(pointer(down[0]), pointer(down[1]), 0),
+                          y=self.y.data_ptr())
+        super().__init__(lib.moi_moe_decode_plan_create, lib.moi_moe_decode_run, ctx, desc, args, (x, ids, weights, gate_up, down))
 
 
 # ---- timing: events around one call, L2 full of clean lines of something else ----

@@ -11,8 +11,8 @@
 
 _Static_assert(PRODUCT_BF16 == MOI_BF16 && PRODUCT_E4M3 == MOI_E4M3 && PRODUCT_E5M2 == MOI_E5M2, "product_sm90_args.h and moiety.h number alike");
 
-/* A product of so many rows (of each group) reads every weight so often that copies in BF16, and the tensor cores' own sums, cost less than a scale for every
- * 32 products. */
+/* A product of so many rows (of each group) reads every weight so often that copies in BF16, and the tensor cores' own sums, cost less
+ * than a scale for every 32 products. */
 enum { WIDEN_FROM = 512 };
 
 static const moi_format plain_bf16 = { .recipe = MOI_RECIPE_BF16, .elem = MOI_BF16 };
@@ -20,6 +20,15 @@ static const moi_format plain_bf16 = { .recipe = MOI_RECIPE_BF16, .elem = MOI_BF
 static bool eight_bits(const moi_format *f) { return f->elem == MOI_E4M3 || f->elem == MOI_E5M2; }
 
 static int size_of(const moi_format *f) { return f->elem == MOI_BF16 ? 2 : 1; }
+
+/* Of the larger operand: device code numbers them in 32 bits; squares over all groups. */
+static int64_t most_scales(const moii_tensor_product *p)
+{
+    int64_t groups = p->grouping == PRODUCT_DEPTH ? p->groups : 0, a = moi_scale_bytes(p->a, p->m, p->k, groups), b = moi_scale_bytes(p->b, p->n, p->k, groups);
+    if (a < 0 || b < 0) return -1;
+    if (p->grouping == PRODUCT_ROWS && p->b->block == MOI_BLOCK_SQUARE) b = moii_mul(b, p->groups);
+    return b < 0 ? -1 : moii_max(a, b);
+}
 
 bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
 {
@@ -30,7 +39,8 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     *why = "sizes must be below 2^31";
     if (p->m > INT32_MAX || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || p->groups > INT32_MAX) return false;
     if (p->grouping != PRODUCT_ROWS && moii_mul(p->groups, p->m) > INT32_MAX) return false;
-    if (moii_mul(moii_ceil_div(p->m, 64) + 1, moii_ceil_div(p->n, 16) * p->groups) > INT32_MAX) return false;
+    int64_t tiles = moii_mul(moii_ceil_div(p->m, 64) + 1, moii_ceil_div(p->n, 16) * p->groups), scales = most_scales(p);
+    if (tiles < 0 || tiles > INT32_MAX || scales < 0 || scales > UINT32_MAX) return false;
     *why = "the reduction must be a multiple of 16 bytes";
     if (p->grouping != PRODUCT_DEPTH && ((!p->a_turned && p->k * size_of(p->a) % 16) || (!p->b_turned && p->k * size_of(p->b) % 16))) return false;
     *why = "rows of MN-major operands must be a multiple of 16 bytes";
@@ -42,8 +52,7 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
         p->scaling = p->mx == MOI_MX_PER_ROW && p->grouping != PRODUCT_DEPTH ? SCALING_ROWS : p->mx == MOI_MX_FREE ? SCALING_MX : SCALING_VECTOR;
         p->scale_e8m0 = p->scaling == SCALING_VECTOR;
         p->widened = p->scaling == SCALING_MX && (p->grouping == PRODUCT_DEPTH || p->m / moii_max(p->groups, 1) >= WIDEN_FROM);
-    }
-    else {
+    } else {
         p->scaling = p->b->block == MOI_BLOCK_SQUARE ? SCALING_SQUARE : SCALING_VECTOR;
         p->scales_bulk = p->a->layout == MOI_LAYOUT_COL && (p->scaling == SCALING_SQUARE || p->b->layout == MOI_LAYOUT_COL);
     }
@@ -194,11 +203,8 @@ static moi_status widen(const moi_plan *plan, int i, const moi_operand *o, int64
 {
     const moii_tensor_plan *s = plan->state;
     const moi_format *f = i ? &s->b : &s->a;
-    product_scales t = scales_of(f, o, rows, cols);
-    int64_t ld = o->ld ? o->ld : cols;
-    widen_sm90_args x = { .codes = o->data, .scales = o->scale, .out = out, .ld = ld, .group_bytes = t.group_bytes, .group_rows = (unsigned int)rows,
-                          .row_stride = t.row_stride, .block_stride = t.block_stride, .across = (unsigned int)t.across,
-                          .pieces = (unsigned int)(cols / 16), .count = (unsigned int)(rows * groups * (cols / 16)) };
+    widen_sm90_args x = { .codes = o->data, .scales = scales_of(f, o, rows, cols), .out = out, .ld = o->ld ? o->ld : cols,
+                          .group_rows = (unsigned int)rows, .pieces = (unsigned int)(cols / 16), .count = (unsigned int)(rows * groups * (cols / 16)) };
     if (x.count == 0) return MOI_OK;
     moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.count, 256), (int64_t)s->product.sms * 64) }, .threads = 256 };
     return moii_gpu_run(plan, &s->widen[i], &launch, &x, stream);

@@ -84,16 +84,10 @@ typedef struct scale_walk { /* one operand's scales of a unit */
 MOII_FN unsigned int scale_place(const product_scales &t, const scale_walk &w, int row, int block)
 {
     row = min(w.row + row, w.rows - 1), block = min(block, w.block_end - 1);
-    if (E8M0_SCALES && t.across) return ((unsigned int)(row >> 7) * t.across + (block >> 2)) * 512 + (row & 31) * 16 + (row >> 5 & 3) * 4 + (block & 3);
-    return (unsigned int)row * t.row_stride + (unsigned int)block * t.block_stride;
+    return scale_index(t, (unsigned int)row, (unsigned int)block);
 }
 
 #if E8M0_SCALES
-
-MOII_FN float scale_value(unsigned int code)
-{
-    return __uint_as_float(code == 0 ? 0x00400000u : code == 255 ? 0x7FC00000u : code << 23);
-}
 
 /* The codes of a row's PER_STEP blocks, the first in the lowest byte. */
 MOII_FN unsigned int scale_codes(const product_scales &t, const scale_walk &w, int row, int block)
@@ -128,14 +122,14 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
             const int row = j * LOADERS + lane;
             if (row >= BM) continue;
 #pragma unroll
-            for (int i = 0; i < PER_STEP; i++) to[row * PER_STEP + i] = scale_value(va[j] >> 8 * i & 255);
+            for (int i = 0; i < PER_STEP; i++) to[row * PER_STEP + i] = moii_e8m0_decode(va[j] >> 8 * i & 255);
         }
 #pragma unroll
         for (int j = 0; j < B_TURNS; j++) {
             const int col = j * LOADERS + lane;
             if (col >= BN) continue;
 #pragma unroll
-            for (int i = 0; i < PER_STEP; i++) to[A_STAGED + i * BN + col] = scale_value(vb[j] >> 8 * i & 255);
+            for (int i = 0; i < PER_STEP; i++) to[A_STAGED + i * BN + col] = moii_e8m0_decode(vb[j] >> 8 * i & 255);
         }
         __syncwarp();
         if (lane % 32 == 0) barrier_arrive(full_barrier(s, r->stage));

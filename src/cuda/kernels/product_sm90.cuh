@@ -21,6 +21,7 @@
 #define MOII_PRODUCT_SM90_CUH
 
 #include "num.h"
+#include "product_scales.cuh"
 #include "product_sm90_args.h"
 #include "ptx_sm90.cuh"
 

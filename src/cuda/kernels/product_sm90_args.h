@@ -3,6 +3,8 @@
 #ifndef MOII_PRODUCT_SM90_ARGS_H
 #define MOII_PRODUCT_SM90_ARGS_H
 
+#include "product_scales_args.h"
+
 #ifdef __cplusplus
 #define PRODUCT_ALIGNED alignas(128)
 #else
@@ -27,17 +29,6 @@
 #define PRODUCT_E5M2 5
 
 #define PRODUCT_STEP_BYTES 128 /* of a row of A or B in one stage */
-
-/* Where scales lie: S[row][block] of group g at p + g group_bytes, in elements row * row_stride + block * block_stride, or in 128 x 4
- * atoms, `across` of them beside each other. */
-typedef struct product_scales {
-    const void *p;
-    long long group_bytes;
-    unsigned int row_stride, block_stride;
-    int across; /* 0: not in atoms */
-    int words;  /* four blocks of a row, the first a multiple of 4, lie in one aligned word */
-    int rows;   /* that are there */
-} product_scales;
 
 typedef struct product_map { PRODUCT_ALIGNED unsigned long long opaque[16]; } product_map;
 

@@ -16,9 +16,7 @@ MOII_FN unsigned int bf16_pair(float low, float high)
 MOII_FN float row_scale(const product_scales &t, long long group, int row)
 {
     row = min(row, t.rows - 1);
-    const long long i = t.across ? (long long)(row >> 7) * t.across * 512 + (row & 31) * 16 + (row >> 5 & 3) * 4 : (long long)row * t.row_stride;
-    const unsigned int code = __ldg((const unsigned char *)t.p + group * t.group_bytes + i);
-    return __uint_as_float(code == 0 ? 0x00400000u : code == 255 ? 0x7FC00000u : code << 23);
+    return moii_e8m0_decode(__ldg((const unsigned char *)t.p + group * t.group_bytes + scale_index(t, (unsigned int)row, 0)));
 }
 
 /* Lane l reads the scales of columns l, l + 32, ...; whoever needs one asks for it. */

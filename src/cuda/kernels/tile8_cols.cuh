@@ -140,27 +140,29 @@ MOII_FN unsigned char code_at(const shared_memory *s, int col, int k)
 }
 
 #if RAGGED
+/* `size` codes of sixteen, the first of them the from-th, which is a multiple of the size: one store. */
+MOII_FN void put_piece(unsigned char *at, int from, int size, codes16 v)
+{
+    const unsigned long long x = (from & 8 ? v.high : v.low) >> 8 * (from & 7);
+    if (size == 8) *(unsigned long long *)(at + from) = x;
+    if (size == 4) *(unsigned int *)(at + from) = (unsigned int)x;
+    if (size == 2) *(unsigned short *)(at + from) = (unsigned short)x;
+    if (size == 1) at[from] = (unsigned char)x;
+}
+
 /* Codes from .. to - 1 of sixteen that lie in 16 aligned bytes, in the fewest stores. */
 MOII_FN void put_some(unsigned char *at, int from, int to, codes16 v)
 {
 #pragma unroll
     for (int size = 1; size < 16; size *= 2) { /* upward from `from`, while the next is no multiple of twice the size */
         if (!(from & size) || from + size > to) continue;
-        const unsigned long long x = (from & 8 ? v.high : v.low) >> 8 * (from & 7);
-        if (size == 8) *(unsigned long long *)(at + from) = x;
-        if (size == 4) *(unsigned int *)(at + from) = (unsigned int)x;
-        if (size == 2) *(unsigned short *)(at + from) = (unsigned short)x;
-        if (size == 1) at[from] = (unsigned char)x;
+        put_piece(at, from, size, v);
         from += size;
     }
 #pragma unroll
     for (int size = 8; size; size /= 2) {
         if (to - from < size) continue;
-        const unsigned long long x = (from & 8 ? v.high : v.low) >> 8 * (from & 7);
-        if (size == 8) *(unsigned long long *)(at + from) = x;
-        if (size == 4) *(unsigned int *)(at + from) = (unsigned int)x;
-        if (size == 2) *(unsigned short *)(at + from) = (unsigned short)x;
-        if (size == 1) at[from] = (unsigned char)x;
+        put_piece(at, from, size, v);
         from += size;
     }
 }

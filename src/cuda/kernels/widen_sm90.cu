@@ -5,7 +5,7 @@
  *
  *   defines   E5M2: 1, or 0 for E4M3
  *   grid      any; 256 threads, each takes 16 values at a time: half a block of one scale */
-#include "num.h"
+#include "product_scales.cuh"
 #include "widen_sm90_args.h"
 
 MOII_FN unsigned int widen_pair(unsigned int codes, float scale)
@@ -25,11 +25,7 @@ MOII_FN unsigned int widen_pair(unsigned int codes, float scale)
 MOII_FN float scale_at(const widen_sm90_args &a, unsigned int row, unsigned int block)
 {
     const unsigned int group = row / a.group_rows;
-    row -= group * a.group_rows;
-    unsigned int i = row * a.row_stride + block * a.block_stride;
-    if (a.across) i = ((row >> 7) * a.across + (block >> 2)) * 512 + (row & 31) * 16 + (row >> 5 & 3) * 4 + (block & 3);
-    const unsigned int code = __ldg(a.scales + group * a.group_bytes + i);
-    return __uint_as_float(code == 0 ? 0x00400000u : code == 255 ? 0x7FC00000u : code << 23);
+    return moii_e8m0_decode(__ldg((const unsigned char *)a.scales.p + group * a.scales.group_bytes + scale_index(a.scales, row - group * a.group_rows, block)));
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) widen_sm90(const __grid_constant__ widen_sm90_args a)

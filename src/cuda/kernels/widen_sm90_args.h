@@ -3,12 +3,14 @@
 #ifndef MOII_WIDEN_SM90_ARGS_H
 #define MOII_WIDEN_SM90_ARGS_H
 
+#include "product_scales_args.h"
+
 typedef struct widen_sm90_args {
-    const unsigned char *codes, *scales;
+    const unsigned char *codes;
+    product_scales scales;
     unsigned int *out;            /* BF16, dense */
-    long long ld, group_bytes;    /* bytes between rows of codes, and between groups of scales */
+    long long ld;                 /* bytes between rows of codes */
     unsigned int group_rows;      /* rows of a group: their scales are one run */
-    unsigned int row_stride, block_stride, across; /* product_scales */
     unsigned int pieces;          /* of 16 values in a row */
     unsigned int count;           /* of pieces in all rows */
 } widen_sm90_args;

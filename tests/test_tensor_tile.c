@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_tensor_tile.c: what the product rows of the cuda back end decide without a device: which products they take, how they cut them. */
+#include "support.h"
+
+#include <stdio.h>
+
+#include "../src/cuda/tensor_product.h"
+
+static const moi_format act = MOII_TENSOR_ACT, weight = MOII_TENSOR_WEIGHT, mxfp8 = MOII_TENSOR_MXFP8, plain = MOII_TENSOR_BF16;
+static const moi_format f32 = { .recipe = MOI_RECIPE_F32, .elem = MOI_F32 };
+
+static moii_tensor_product product(int grouping, const moi_format *a, const moi_format *b, int64_t m, int64_t n, int64_t k)
+{
+    return (moii_tensor_product){ .grouping = grouping, .a = a, .b = b, .groups = grouping == PRODUCT_DENSE ? 1 : 8, .m = m, .n = n, .k = k, .sms = 132 };
+}
+
+static void declined(moii_tensor_product p, const char *reason)
+{
+    const char *why = "";
+    assert_false(moii_tensor_fits(&p, MOI_BF16, &why));
+    if (!strstr(why, reason)) fail_msg("declined because '%s', not because of '%s'", why, reason);
+}
+
+static void test_fits(void **state)
+{
+    (void)state;
+    const char *why;
+    moii_tensor_product p = product(PRODUCT_DENSE, &act, &weight, 64, 2112, 7168);
+    assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
+    assert_int_equal(p.scaling, SCALING_SQUARE);
+    declined(product(PRODUCT_DENSE, &f32, &f32, 64, 64, 64), "operands must be");
+    declined(product(PRODUCT_DENSE, &act, &mxfp8, 64, 64, 64), "operands must be");
+    declined(product(PRODUCT_DENSE, &act, &weight, 64, 64, 72), "multiple of 16 bytes");
+    declined(product(PRODUCT_DENSE, &plain, &plain, 64, 64, 12), "multiple of 16 bytes");
+    declined(product(PRODUCT_DENSE, &act, &weight, 64, (int64_t)1 << 31, 64), "below 2^31");
+    declined(product(PRODUCT_DENSE, &act, &weight, 2000000000, 2000000000, 128), "below 2^31");   /* tiles */
+    declined(product(PRODUCT_DENSE, &mxfp8, &mxfp8, 1000000000, 16, 16384), "below 2^31");        /* scales of A */
+    p = product(PRODUCT_ROWS, &act, &weight, 100000, 100000000, 1000000);                         /* squares of all groups */
+    p.groups = 100000;
+    declined(p, "below 2^31");
+    declined(product(PRODUCT_DEPTH, &plain, &plain, 64, 64, 1000), "MN-major");
+    p = product(PRODUCT_DENSE, &plain, &plain, 60, 64, 64);
+    p.a_turned = true;
+    declined(p, "MN-major operands must be");
+}
+
+/* Equal scales spare the scales' work; few rows for each expert spare the BF16 copies. */
+static void test_paths(void **state)
+{
+    (void)state;
+    static const struct { int grouping; moi_mx_scales mx; int64_t m; int scaling; bool widened; } cases[] = {
+        { PRODUCT_DENSE, MOI_MX_FREE, 64, SCALING_MX, false },      { PRODUCT_DENSE, MOI_MX_FREE, 4096, SCALING_MX, true },
+        { PRODUCT_DENSE, MOI_MX_PER_128, 4096, SCALING_VECTOR, false }, { PRODUCT_DENSE, MOI_MX_PER_ROW, 4096, SCALING_ROWS, false },
+        { PRODUCT_ROWS, MOI_MX_FREE, 800, SCALING_MX, false },      { PRODUCT_ROWS, MOI_MX_FREE, 8000, SCALING_MX, true },
+        { PRODUCT_DEPTH, MOI_MX_PER_ROW, 512, SCALING_VECTOR, false }, { PRODUCT_DEPTH, MOI_MX_FREE, 64, SCALING_MX, true },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *why;
+        moii_tensor_product p = product(cases[i].grouping, &mxfp8, &mxfp8, cases[i].m, 4096, 4096);
+        p.mx = cases[i].mx;
+        assert_true(moii_tensor_fits(&p, MOI_F32, &why));
+        assert_int_equal(p.scaling, cases[i].scaling);
+        assert_int_equal(p.widened, cases[i].widened);
+    }
+}
+
+static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    char defines[MOII_DEFINES], whole[2 * MOII_DEFINES];
+    int blocks = t->cluster * t->split, threads = 128 + 128 * t->wgs * t->turns;
+    assert_in_range(moii_tensor_shared(p, t), 1024, 232448);
+    assert_in_range(t->bn, 16, 256);
+    assert_int_equal(t->bn % 16, 0);
+    assert_true(t->stages >= 2 && threads <= 512 && blocks <= 8 && (t->cluster == 1 || t->split == 1));
+    assert_true(64 * t->wgs * t->waves / t->cluster <= 256);                /* rows of a box */
+    assert_true(p->grouping == PRODUCT_DENSE || t->split == 1);             /* a cluster with a split has one unit */
+    if (t->split > 1) /* its sums take the place of the stages */
+        assert_true(t->wgs * 128 * t->waves * t->bn * 2 <= t->stages * (64 * t->wgs * t->waves + t->bn) * PRODUCT_STEP_BYTES);
+    if (p->a_turned || p->b_turned) assert_true(t->bn % 64 == 0 && t->cluster == 1);
+    moii_tensor_defines(p, t, defines);
+    snprintf(whole, sizeof whole, " TURNS=%d", t->turns);
+    assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
+}
+
+static void test_choice(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = { 1, 16, 64, 65, 128, 129, 256, 257, 512, 4096, 131072 };
+    const struct { const moi_format *a, *b; bool turned; } pairs[] = {
+        { &act, &weight, false }, { &act, &act, false }, { &mxfp8, &mxfp8, false }, { &plain, &plain, false }, { &plain, &plain, true },
+    };
+    int count = 0;
+    for (size_t c = 0; c < 5 * 3 * 11 * 11 * 2; c++) {
+        const char *why;
+        size_t pair = c % 5, m = c / 15 % 11, n = c / 165 % 11;
+        int64_t k = c / 1815 % 2 ? 512 : 16384;
+        bool turned = pairs[pair].turned || (c / 5 % 3 == PRODUCT_DEPTH && pair == 3);
+        moii_tensor_product p = product((int)(c / 5 % 3), pairs[pair].a, pairs[pair].b, sizes[m], sizes[n], k);
+        if (turned) p.m = (p.m + 7) / 8 * 8, p.n = (p.n + 7) / 8 * 8;
+        p.a_turned = turned && p.grouping != PRODUCT_ROWS, p.b_turned = turned;
+        p.mx = pair == 2 ? (moi_mx_scales)(m % 3) : MOI_MX_FREE;
+        p.accumulate = n % 2;
+        if (!moii_tensor_fits(&p, n % 2 ? MOI_F32 : MOI_BF16, &why)) fail_msg("case %d: %s", (int)c, why);
+        if (p.widened) p.a = p.b = &plain, p.scaling = SCALING_NONE;
+        moii_tensor_tile t = moii_tensor_choose(&p);
+        check_tile(&p, &t);
+        count++;
+    }
+    assert_int_equal(count, 3630);
+}
+
+/* As measured: the best of 15 tiles for few rows (docs/notes/gemm-hopper.md). */
+static void test_measured(void **state)
+{
+    (void)state;
+    static const struct { int64_t m, n, k; int bn, split; } best[] = {
+        { 64, 2112, 7168, 32, 2 }, { 64, 24576, 1536, 192, 1 }, { 64, 32768, 512, 128, 1 }, { 64, 7168, 16384, 64, 1 },
+        { 64, 4096, 7168, 32, 1 }, { 64, 7168, 2048, 64, 1 },   { 128, 2112, 7168, 96, 4 }, { 128, 4096, 7168, 64, 2 },
+    };
+    for (size_t i = 0; i < sizeof best / sizeof *best; i++) {
+        const char *why;
+        moii_tensor_product p = product(PRODUCT_DENSE, &act, &weight, best[i].m, best[i].n, best[i].k);
+        assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
+        moii_tensor_tile t = moii_tensor_choose(&p);
+        if (t.bn != best[i].bn || t.split != best[i].split)
+            fail_msg("%lld x %lld x %lld: %d columns in %d parts, not %d in %d", (long long)best[i].m, (long long)best[i].n, (long long)best[i].k, t.bn,
+                     t.split, best[i].bn, best[i].split);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice), cmocka_unit_test(test_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
