@@ -50,7 +50,8 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
     cursor c = cursor_begin(a);
     ring r = { 0, 0 };
     unit u;
-    const product_map *ma = c.packed ? &a.a_packed_map : &a.a_map, *mb = c.packed ? &a.b_packed_map : &a.b_map;
+    const bool copies = c.packed && a.packed; /* else a_map and b_map themselves may be of packed values */
+    const product_map *ma = copies ? &a.a_packed_map : &a.a_map, *mb = copies ? &a.b_packed_map : &a.b_map;
     for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
         const int steps = steps_of(u);
         for (int step = 0; step < steps; step++) {
