@@ -169,6 +169,10 @@ typedef struct moi_gemm_desc {
     bool accumulate;   /* D += instead of D =; needs out F32 */
     int64_t max_m, n, k;
     moi_mx_scales mx;  /* a promise; rows of the cuda back end read only the first of equal scales, and are faster for it */
+    /* Of the cuda back end; the CPU's rows ignore both: */
+    int32_t sm_limit;  /* no more multiprocessors than this work at a run, so that others are free beside it; 0: all */
+    bool overlap;      /* may be started before what the stream holds has ended (programmatic dependent launch), and waits for it before
+                          it touches memory: hides the start where its predecessor releases it early, as products do */
 } moi_gemm_desc;
 #define MOI_GEMM_DESC_INIT { .size = sizeof(moi_gemm_desc), .out = MOI_F32 }
 
@@ -198,7 +202,8 @@ MOI_API moi_status moi_gemm_run(const moi_plan *plan, const moi_gemm_args *args,
 
 typedef enum moi_grouping {
     MOI_GROUP_M = 0, /* rows of A and D are cut into groups, each with its own B: fprop, dgrad */
-    MOI_GROUP_K = 1  /* the reduction is cut into groups, each with its own D: wgrad */
+    MOI_GROUP_K = 1, /* the reduction is cut into groups, each with its own D: wgrad */
+    MOI_GROUP_MASKED = 2 /* a matrix of A and of D for each group, the first rows of which count: one captured graph for any sizes */
 } moi_grouping;
 
 typedef struct moi_ggemm_desc {
@@ -210,30 +215,39 @@ typedef struct moi_ggemm_desc {
     moi_dtype out;
     bool accumulate;
     int64_t groups;
-    int64_t max_rows; /* of the ragged dimension */
+    int64_t max_rows; /* of the ragged dimension; GROUP_MASKED: of each group's matrix */
     int64_t m;        /* GROUP_K only */
     int64_t n;
-    int64_t k;        /* GROUP_M only */
+    int64_t k;        /* not for GROUP_K */
     moi_mx_scales mx; /* as moi_gemm_desc; a group's elements are counted from its beginning */
+    int64_t expected_rows; /* that all groups together will mostly have: how the work is cut is chosen for them; 0: as many as there can be */
+    int32_t sm_limit; /* as moi_gemm_desc */
+    bool overlap;     /* as moi_gemm_desc */
 } moi_ggemm_desc;
 #define MOI_GGEMM_DESC_INIT { .size = sizeof(moi_ggemm_desc), .out = MOI_F32 }
 
 typedef struct moi_ggemm_args {
     uint32_t size;
     int64_t rows;           /* of the ragged dimension, host side: sizes buffers and strides */
-    const int64_t *offsets; /* device, groups + 1 ascending, first 0, last <= rows */
+    const int64_t *offsets; /* device, groups + 1 ascending, first 0, last <= rows; GROUP_MASKED: NULL */
     moi_operand a, b;
     void *d;
     int64_t ldd;
+    const int64_t *counts;  /* GROUP_MASKED: device, groups numbers, each 0..rows; else NULL */
 } moi_ggemm_args;
 
 /* Computes  GROUP_M  D[r][j] (+)= sum_l A[r][l] B_g[j][l]  for offsets[g] <= r < offsets[g+1]; later rows are untouched.
  *           GROUP_K  D_g[i][j] (+)= sum over offsets[g] <= t < offsets[g+1] of A[i][t] B[j][t]; an empty group gives 0
  *           (or leaves D_g).
+ *           GROUP_MASKED  D_g[r][j] (+)= sum_l A_g[r][l] B_g[j][l]  for r < counts[g]; later rows are untouched, and whatever A
+ *           holds there reaches nothing.
  * Shapes    GROUP_M  A [rows, k], B [groups, n, k] with each expert's scales in one run of moi_scale_bytes(b, n, k, 0),
  *           D [rows, n].   GROUP_K  A [m, rows], B [n, rows], both with scales for `groups` ragged groups, D [groups, m, n].
- *           MN-major plain operands: A [rows, m] and B [rows, n] for GROUP_K; B [groups, k, n] for GROUP_M.
+ *           GROUP_MASKED  A [groups, rows, k] and B [groups, n, k], each group's scales in one run of moi_scale_bytes(a, rows, k, 0)
+ *           or (b, n, k, 0), D [groups, rows, n].
+ *           MN-major plain operands: A [rows, m] and B [rows, n] for GROUP_K; else B [groups, k, n].
  * Requires  no padding and no alignment of group sizes; empty groups are legal.  GROUP_K: vector blocks only.
+ *           cuda back end: a count below 0 or above rows is taken for the nearest of both.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.   Promise  P:ggemm.bound and P:ggemm.nan as gemm. */
 MOI_API moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_desc *desc);
 MOI_API moi_status moi_ggemm_run(const moi_plan *plan, const moi_ggemm_args *args, void *workspace,

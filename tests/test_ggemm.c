@@ -44,37 +44,52 @@ typedef struct job {
     moi_ggemm_desc desc;
     moi_plan *plan;
     const shape *s;
-    int64_t *offsets, rows, lines, ldd; /* lines: rows of D, over all groups */
+    int64_t *offsets, rows, lines, ldd; /* offsets: counts for GROUP_MASKED; lines: rows of D, over all groups */
     float *before;
     void *d;
 } job;
+
+static const char *const names[] = { "M", "K", "MASKED" };
 
 static float result_get(const job *j, int64_t line, int64_t col)
 {
     return moi_decode(j->desc.out, (char *)j->d + line * moi_row_bytes(j->desc.out, j->ldd), col);
 }
 
+/* Rows that do not count hold whatever is worst. */
+static void spoil_masked(job *j)
+{
+    int64_t bytes = moi_row_bytes(j->a.format.elem, j->a.ld);
+    for (int64_t g = 0; g < j->s->groups; g++)
+        memset((char *)j->a.data + (g * j->rows + j->offsets[g]) * bytes, 0xFF, (size_t)((j->rows - j->offsets[g]) * bytes));
+}
+
 /* desc.grouping, formats, orders, out, accumulate and pads are set before. */
 static void job_open(job *j, const char *row, const shape *s, int64_t k, moit_rng *rng)
 {
-    int by_rows = j->desc.grouping == MOI_GROUP_M;
+    int masked = j->desc.grouping == MOI_GROUP_MASKED, by_rows = masked || j->desc.grouping == MOI_GROUP_M;
     j->s = s;
-    j->offsets = malloc((size_t)(s->groups + 1) * sizeof *j->offsets); /* exactly: reading more is found */
-    j->offsets[0] = 0;
-    for (int g = 0; g < s->groups; g++) j->offsets[g + 1] = j->offsets[g] + s->size[g];
-    j->rows = j->offsets[s->groups] + s->rest;
+    j->offsets = malloc(masked && !s->groups ? 1 : (size_t)(s->groups + !masked) * sizeof *j->offsets); /* exactly: reading more is found */
+    if (!masked) j->offsets[0] = 0;
+    for (int g = 0; g < s->groups; g++) {
+        if (masked) j->offsets[g] = s->size[g], j->rows = s->size[g] > j->rows ? s->size[g] : j->rows;
+        else j->offsets[g + 1] = j->offsets[g] + s->size[g];
+    }
+    j->rows = masked ? j->rows + s->rest : j->offsets[s->groups] + s->rest;
     j->a.rows = by_rows ? j->rows : s->m, j->a.depth = by_rows ? k : j->rows;
     j->b.rows = s->n, j->b.depth = j->a.depth;
-    if (by_rows) j->b.batch = s->groups;
+    if (by_rows) j->b.batch = s->groups, j->a.batch = masked ? s->groups : 1;
     else j->a.groups = j->b.groups = s->groups, j->a.offsets = j->b.offsets = j->offsets;
     moit_matrix_make(&j->a, rng);
     moit_matrix_make(&j->b, rng);
+    if (masked) spoil_masked(j);
     j->desc.size = sizeof j->desc, j->desc.row = row, j->desc.groups = s->groups, j->desc.max_rows = j->rows + 2;
     j->desc.a = j->a.format, j->desc.b = j->b.format, j->desc.a_order = j->a.order, j->desc.b_order = j->b.order;
+    j->desc.sm_limit = s->groups, j->desc.overlap = s->groups % 2, j->desc.expected_rows = s->n; /* nothing changes on the CPU */
     j->desc.n = s->n, j->desc.m = by_rows ? 0 : s->m, j->desc.k = by_rows ? k : 0;
     moit_ok(moi_ggemm_plan_create(&j->plan, moit_ctx(0), &j->desc));
     assert_string_equal(moi_plan_row(j->plan), row);
-    j->lines = by_rows ? j->rows : s->groups * s->m;
+    j->lines = by_rows ? j->rows * (masked ? s->groups : 1) : s->groups * s->m;
     j->ldd = s->n + j->a.pad;
     int64_t bytes = j->lines * moi_row_bytes(j->desc.out, j->ldd);
     j->d = moit_alloc(bytes);
@@ -91,6 +106,7 @@ static void job_run(job *j)
     void *w = moit_workspace(j->plan);
     moi_ggemm_args args = { .size = sizeof args, .rows = j->rows, .offsets = j->offsets, .a = moit_operand(&j->a), .b = moit_operand(&j->b),
                             .d = j->d, .ldd = j->a.pad ? j->ldd : 0 };
+    if (j->desc.grouping == MOI_GROUP_MASKED) args.counts = j->offsets, args.offsets = NULL;
     moit_ok(moi_ggemm_run(j->plan, &args, w, moi_plan_workspace_bytes(j->plan), NULL));
     moit_free(w);
 }
@@ -110,15 +126,15 @@ static double check_element(const job *j, int64_t line, int64_t g, int64_t i, in
 {
     int64_t k = j->a.depth;
     double sum = j->before[line * j->s->n + col], magnitude = fabs(sum);
-    const double *va = j->a.values + i * k, *vb = j->b.values + ((j->b.batch > 1 || j->desc.grouping == MOI_GROUP_M ? g * j->s->n : 0) + col) * k;
+    const double *va = j->a.values + i * k, *vb = j->b.values + ((j->desc.grouping != MOI_GROUP_K ? g * j->s->n : 0) + col) * k;
     for (int64_t l = l0; l < l1; l++) {
         double p = va[l] * vb[l];
         sum += p, magnitude += fabs(p);
     }
     double e = moit_product_error(j->desc.out, result_get(j, line, col), sum, magnitude, l1 - l0, strict);
     if (!(e <= 1.0))
-        fail_msg("%s GROUP_%c %s x %s, %d groups, orders %d %d, layouts %d %d, out %s: group %lld D[%lld][%lld] = %g, exact %g: %g of the bound",
-                 moi_plan_row(j->plan), j->desc.grouping == MOI_GROUP_M ? 'M' : 'K', moi_dtype_name(j->desc.a.elem),
+        fail_msg("%s GROUP_%s %s x %s, %d groups, orders %d %d, layouts %d %d, out %s: group %lld D[%lld][%lld] = %g, exact %g: %g of the bound",
+                 moi_plan_row(j->plan), names[j->desc.grouping], moi_dtype_name(j->desc.a.elem),
                  moi_dtype_name(j->desc.b.elem), j->s->groups, j->desc.a_order, j->desc.b_order, j->desc.a.layout, j->desc.b.layout,
                  moi_dtype_name(j->desc.out), (long long)g, (long long)line, (long long)col, (double)result_get(j, line, col), sum, e);
     return e;
@@ -128,16 +144,16 @@ static double check_element(const job *j, int64_t line, int64_t g, int64_t i, in
 static double job_check(const job *j, int strict)
 {
     double worst = 0.0;
-    int by_rows = j->desc.grouping == MOI_GROUP_M;
+    int masked = j->desc.grouping == MOI_GROUP_MASKED, by_rows = masked || j->desc.grouping == MOI_GROUP_M;
     for (int64_t g = 0; g < j->s->groups; g++) {
-        int64_t from = j->offsets[g], to = j->offsets[g + 1];
+        int64_t from = masked ? g * j->rows : j->offsets[g], to = masked ? from + j->offsets[g] : j->offsets[g + 1];
         for (int64_t i = by_rows ? from : 0; i < (by_rows ? to : j->s->m); i++)
             for (int64_t c = 0; c < j->s->n; c++)
                 worst = fmax(worst, check_element(j, by_rows ? i : g * j->s->m + i, g, i, c, by_rows ? 0 : from, by_rows ? j->desc.k : to, strict));
     }
     for (int64_t line = 0; line < j->lines; line++) {
         const unsigned char *p = (const unsigned char *)j->d + line * moi_row_bytes(j->desc.out, j->ldd);
-        int untouched = by_rows && line >= j->offsets[j->s->groups];
+        int untouched = masked ? line % j->rows >= j->offsets[line / j->rows] : by_rows && line >= j->offsets[j->s->groups];
         for (int64_t c = 0; c < j->s->n && untouched && j->desc.accumulate; c++)
             assert_true(result_get(j, line, c) == j->before[line * j->s->n + c]);
         int64_t first = untouched && !j->desc.accumulate ? 0 : moi_row_bytes(j->desc.out, j->s->n);
@@ -186,14 +202,14 @@ static void test_bound(void **state)
     static const int64_t depths[] = { 64, 33, 0, 160, 1 };
     const char *row;
     for (int i = 0; (row = moit_row("ggemm", i)); i++)
-        for (int grouping = 0; grouping < 2; grouping++) {
+        for (int grouping = 0; grouping < 3; grouping++) {
             double worst = 0.0;
             for (int pair = 0; pair < PAIRS; pair++)
                 for (int variant = 0; variant < 4; variant++)
                     for (int mode = 0; mode < 3; mode++)
                         for (int s = 0; s < SHAPES; s++)
                             worst = fmax(worst, one(row, (moi_grouping)grouping, pair, variant, mode, &shapes[s], depths[(s + pair) % 5]));
-            printf("%s GROUP_%c: at most %.3f of the bound\n", row, grouping ? 'K' : 'M', worst);
+            printf("%s GROUP_%s: at most %.3f of the bound\n", row, names[grouping], worst);
         }
 }
 
@@ -201,8 +217,8 @@ static void test_bound_large(void **state)
 {
     (void)state;
     for (int i = 0; moit_row("ggemm", i); i++)
-        for (int c = 0; c < PAIRS * 2 && strcmp(moit_row("ggemm", i), "ggemm_ref"); c++)
-            one(moit_row("ggemm", i), (moi_grouping)(c & 1), c / 2, c / 2 % 4, c % 3, &large, 550);
+        for (int c = 0; c < PAIRS * 3 && strcmp(moit_row("ggemm", i), "ggemm_ref"); c++)
+            one(moit_row("ggemm", i), (moi_grouping)(c % 3), c / 3, c / 3 % 4, c % 3, &large, c % 3 == MOI_GROUP_MASKED ? 200 : 550);
 }
 
 /* P:ggemm.nan: within a group as gemm, and never into another group. */
@@ -295,8 +311,14 @@ static void test_plan_errors(void **state)
     d.a = d.b = MOI_FORMAT_BF16, d.groups = 2, d.max_rows = 8, d.m = d.n = d.k = 4;
     ok = d;
     moit_refused(moi_ggemm_plan_create(&plan, NULL, &d), MOI_ERR_ARG, "ctx is NULL");
-    d.grouping = (moi_grouping)2;
-    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "got 2");
+    d.grouping = (moi_grouping)3;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "got 3");
+    d = ok, d.grouping = MOI_GROUP_MASKED, d.a_order = MOI_MN_MAJOR;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "a_order must be K_MAJOR");
+    d = ok, d.sm_limit = -2;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "ggemm plan: sm_limit must be >= 0, got -2");
+    d = ok, d.expected_rows = -3;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_SHAPE, "expected_rows must be >= 0, got -3");
     d = ok, d.a_order = MOI_MN_MAJOR;
     moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "a_order must be K_MAJOR for GROUP_M");
     d = ok, d.grouping = MOI_GROUP_K, d.a = MOI_FORMAT_BLK128_ACT, d.b = MOI_FORMAT_BLK128_WEIGHT;
@@ -333,6 +355,8 @@ static void test_run_errors(void **state)
         moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "offsets must ascend, got 3 behind 4 at 2");
         a = ok, a.offsets = far;
         moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "must be <= rows = 8, got 9");
+        a = ok, a.counts = good;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "counts must be NULL for GROUP_M");
         a = ok, a.b.data = NULL;
         moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "ggemm run: b: data is NULL");
         a = ok, a.a.scale = NULL;
@@ -345,11 +369,47 @@ static void test_run_errors(void **state)
     }
 }
 
+static void test_masked_errors(void **state)
+{
+    (void)state;
+    static _Alignas(128) unsigned char zeros[4096];
+    static _Alignas(128) float d[64];
+    static const int64_t good[] = { 8, 0 }, many[] = { 3, 9 }, less[] = { -1, 3 };
+    for (int i = 0; moit_row("ggemm", i); i++) {
+        moi_plan *plan;
+        moi_ggemm_desc desc = MOI_GGEMM_DESC_INIT;
+        desc.grouping = MOI_GROUP_MASKED;
+        desc.row = moit_row("ggemm", i), desc.a = desc.b = MOI_FORMAT_MXFP8, desc.groups = 2, desc.max_rows = 8, desc.n = 4, desc.k = 32;
+        moit_ok(moi_ggemm_plan_create(&plan, moit_ctx(0), &desc));
+        int64_t bytes = moi_plan_workspace_bytes(plan);
+        void *w = moit_workspace(plan);
+        moi_ggemm_args ok = { .size = sizeof ok, .rows = 8, .counts = good, .a = { zeros, zeros, 0 }, .b = { zeros, zeros, 0 }, .d = d }, a = ok;
+        for (int e = 0; e < 64; e++) d[e] = 5.0f;
+        a.counts = NULL;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "counts is NULL");
+        a = ok, a.offsets = good;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "offsets must be NULL for GROUP_MASKED");
+        a = ok, a.counts = many;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "counts must be 0..rows = 8, got 9 at 1");
+        a = ok, a.counts = less;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "counts must be 0..rows = 8, got -1 at 0");
+        a = ok, a.rows = 9;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_SHAPE, "rows must be 0..8, got 9");
+        a = ok, a.d = NULL;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "ggemm run: d");
+        for (int e = 0; e < 64; e++) assert_true(d[e] == 5.0f);
+        moit_ok(moi_ggemm_run(plan, &ok, w, bytes, NULL));
+        for (int e = 0; e < 64; e++) assert_true(d[e] == (e < 32 ? 0.0f : 5.0f));
+        moit_free(w);
+        moi_plan_free(plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand), cmocka_unit_test(test_bound), cmocka_unit_test(test_bound_large), cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_deterministic), cmocka_unit_test(test_plan_errors), cmocka_unit_test(test_run_errors),
+        cmocka_unit_test(test_deterministic), cmocka_unit_test(test_plan_errors), cmocka_unit_test(test_run_errors), cmocka_unit_test(test_masked_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

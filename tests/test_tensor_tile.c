@@ -90,23 +90,26 @@ static void test_choice(void **state)
         { &act, &weight, false }, { &act, &act, false }, { &mxfp8, &mxfp8, false }, { &plain, &plain, false }, { &plain, &plain, true },
     };
     int count = 0;
-    for (size_t c = 0; c < 5 * 3 * 11 * 11 * 2; c++) {
+    for (size_t c = 0; c < 5 * 4 * 11 * 11 * 2; c++) {
         const char *why;
-        size_t pair = c % 5, m = c / 15 % 11, n = c / 165 % 11;
-        int64_t k = c / 1815 % 2 ? 512 : 16384;
-        bool turned = pairs[pair].turned || (c / 5 % 3 == PRODUCT_DEPTH && pair == 3);
-        moii_tensor_product p = product((int)(c / 5 % 3), pairs[pair].a, pairs[pair].b, sizes[m], sizes[n], k);
+        size_t pair = c % 5, m = c / 20 % 11, n = c / 220 % 11;
+        int64_t k = c / 2420 % 2 ? 512 : 16384;
+        bool turned = pairs[pair].turned || (c / 5 % 4 == PRODUCT_DEPTH && pair == 3);
+        moii_tensor_product p = product((int)(c / 5 % 4), pairs[pair].a, pairs[pair].b, sizes[m], sizes[n], k);
         if (turned) p.m = (p.m + 7) / 8 * 8, p.n = (p.n + 7) / 8 * 8;
-        p.a_turned = turned && p.grouping != PRODUCT_ROWS, p.b_turned = turned;
+        p.a_turned = turned && !moii_tensor_experts(&p), p.b_turned = turned;
         p.mx = pair == 2 ? (moi_mx_scales)(m % 3) : MOI_MX_FREE;
         p.accumulate = n % 2;
+        if (c % 7 == 0) p.sms = p.sm_limit = 20;
+        if (c % 3 == 0) p.expected = 100;
         if (!moii_tensor_fits(&p, n % 2 ? MOI_F32 : MOI_BF16, &why)) fail_msg("case %d: %s", (int)c, why);
         if (p.widened) p.a = p.b = &plain, p.scaling = SCALING_NONE;
         moii_tensor_tile t = moii_tensor_choose(&p);
         check_tile(&p, &t);
+        if (p.sm_limit) assert_int_equal(t.split, 1);
         count++;
     }
-    assert_int_equal(count, 3630);
+    assert_int_equal(count, 4840);
 }
 
 /* As measured: the best of 15 tiles for few rows (docs/notes/gemm-hopper.md). */
@@ -128,10 +131,26 @@ static void test_measured(void **state)
     }
 }
 
+/* Few rows are expected of many that there is room for: the tile is the one for the few. */
+static void test_expected(void **state)
+{
+    (void)state;
+    const char *why;
+    moii_tensor_product room = product(PRODUCT_MASKED, &act, &weight, 4096, 4096, 7168), few = product(PRODUCT_MASKED, &act, &weight, 32, 4096, 7168);
+    room.expected = 8 * 32;
+    assert_true(moii_tensor_fits(&room, MOI_BF16, &why) && moii_tensor_fits(&few, MOI_BF16, &why));
+    moii_tensor_tile a = moii_tensor_choose(&room), b = moii_tensor_choose(&few);
+    assert_memory_equal(&a, &b, sizeof a);
+    room.expected = 0;
+    a = moii_tensor_choose(&room);
+    assert_true(a.wgs * a.waves * 64 > b.wgs * b.waves * 64);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice), cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_expected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

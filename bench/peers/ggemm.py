@@ -6,7 +6,7 @@
 
 Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16   DeepGEMM, torch row-wise FP8, our dense product
         zipf     the same with 8, 32, 128 groups of Zipf's sizes; DeepGEMM gets each group padded to 128 rows
-        masked   few rows a group; DeepGEMM gets them in 4096 allocated rows a group, we get them packed
+        masked   few rows of 4096 that each group's matrix has (MOI_GROUP_MASKED); DeepGEMM too
         kgroup   D_g FP32 added to, reduction cut into equal groups (1x128 both)  DeepGEMM, torch BF16
         mx       contig and zipf's shapes in MXFP8                               torch._grouped_mm BF16, DeepGEMM BF16
         bf16     contig in BF16                                                  torch._grouped_mm, DeepGEMM BF16
@@ -59,7 +59,7 @@ class Grouped(protocols.Contest):
         self.a, self.b = p.quantized(ctx, self.x, a), p.quantized(ctx, self.y, b)
         self.d = torch.empty(self.rows, self.n, device="cuda", dtype=BF16)
         self.flop, self.bytes = 2.0 * self.rows * self.n * self.k, self.a.bytes + self.b.bytes + 2 * self.d.numel()
-        self.small = table == "masked"
+        self.small = False
 
     def check(self, get=None, plain=False, codes=False):
         """get(g): group g's rows of the result"""
@@ -105,18 +105,6 @@ class Grouped(protocols.Contest):
         b = b if self.groups > 1 else (b[0][None], b[1][None])
         return lambda: self.dg.m_grouped_fp8_gemm_nt_contiguous(a, b, d, owner, disable_ue8m0_cast=True), check
 
-    def deepgemm_masked(self):
-        g, r = self.groups, self.cuts[1]
-        q = torch.zeros(g, MASKED_ROWS, self.k, device="cuda", dtype=torch.uint8)
-        q[:, :r] = self.a.codes().view(torch.uint8).view(g, r, self.k)
-        s = torch.zeros(g, MASKED_ROWS, self.k // 128, device="cuda")
-        s[:, :r] = self.a.scales().reshape(g, r, -1)
-        a, b = (q.view(torch.float8_e4m3fn), p.mn_major(s)), p.peer_weight(self.b)
-        b = b if g > 1 else (b[0][None], b[1][None])
-        valid = torch.full((g,), r, device="cuda", dtype=torch.int32)
-        d = p.poison(torch.empty(g, MASKED_ROWS, self.n, device="cuda", dtype=BF16))
-        return lambda: self.dg.m_grouped_fp8_gemm_nt_masked(a, b, d, valid, r, disable_ue8m0_cast=True), self.check(lambda i: d[i, :r])
-
     def keeps(self, call, **how):
         last = [None]
 
@@ -135,11 +123,47 @@ class Grouped(protocols.Contest):
         return self.keeps(lambda: torch._scaled_grouped_mm(a, b, sa, sb, offs=ends, out_dtype=BF16, use_fast_accum=True))
 
     def peers(self):
-        if self.table == "masked":
-            return [("deepgemm", self.deepgemm_masked)]
         if self.table in ("mx", "bf16"):
             return [("dense", self.dense), ("torch-bf16", self.torch_bf16), ("deepgemm-bf16", self.deepgemm)]
         return [("dense", self.dense), ("deepgemm", self.deepgemm), ("torch-row-wise", self.torch_row_wise)]
+
+
+class Masked(protocols.Contest):
+    """a matrix for each group, of whose rows few are there"""
+
+    def __init__(self, ctx, opt, dg, table, size):
+        super().__init__(ctx, opt, dg, table, size)
+        self.groups, self.rows, self.n, self.k = size
+        x = torch.randn(self.groups, MASKED_ROWS, self.k, device="cuda", dtype=BF16)
+        y = torch.randn(self.groups, self.n, self.k, device="cuda", dtype=BF16)
+        self.a, self.b = p.quantized(ctx, x, p.act(protocols.LAYOUT[opt.layout])), p.quantized(ctx, y, p.weight())
+        self.d = torch.empty(self.groups, MASKED_ROWS, self.n, device="cuda", dtype=BF16)
+        there = self.groups * self.rows
+        self.flop, self.bytes = 2.0 * there * self.n * self.k, there * (self.k + self.k // 32 + 2 * self.n) + self.b.bytes
+        self.small = True
+
+    def check(self):
+        """also that rows which are not there are not written"""
+        def one(g):
+            if int((self.d[g, self.rows:].view(torch.int16) != -1).sum()):
+                raise p.Wrong("rows behind the last were written")
+            return p.verify(self.d[g, :self.rows], self.a.part(g), self.b, (0, self.rows), g)
+        return lambda: max(one(g) for g in range(self.groups))
+
+    def ours(self, row):
+        counts = torch.full((self.groups,), self.rows, device="cuda", dtype=torch.int64)
+        return m.Masked(self.ctx, self.a, self.b, p.poison(self.d), counts, self.groups * self.rows, row=row), self.check()
+
+    def deepgemm(self):
+        s = torch.stack([self.a.scales(g) for g in range(self.groups)])
+        a, b = (self.a.codes().view(self.groups, MASKED_ROWS, self.k), p.mn_major(s)), p.peer_weight(self.b)
+        b = b if self.groups > 1 else (b[0][None], b[1][None])
+        valid = torch.full((self.groups,), self.rows, device="cuda", dtype=torch.int32)
+        d = p.poison(self.d)
+        return lambda: self.dg.m_grouped_fp8_gemm_nt_masked(a, b, d, valid, self.rows, disable_ue8m0_cast=True), self.check()
+
+    def peers(self):
+        return [("deepgemm", self.deepgemm)]
 
 
 class Reduced(protocols.Contest):
@@ -205,4 +229,4 @@ def name_of(size):
 
 
 if __name__ == "__main__":
-    protocols.main(__doc__, TABLES, name_of, lambda table: Reduced if table in ("kgroup", "bf16k") else Grouped)
+    protocols.main(__doc__, TABLES, name_of, lambda table: Masked if table == "masked" else Reduced if table in ("kgroup", "bf16k") else Grouped)

@@ -14,7 +14,7 @@ F32, F16, BF16, E4M3, E5M2 = 1, 2, 3, 4, 5
 RECIPE_BF16, RECIPE_MX32, RECIPE_BLK128 = 1, 2, 3
 VECTOR, SQUARE = 0, 1
 K_MAJOR, MN_MAJOR = 0, 1
-GROUP_M, GROUP_K = 0, 1
+GROUP_M, GROUP_K, GROUP_MASKED = 0, 1, 2
 ROWWISE, COLWISE = 1, 2
 ROW, TILED, COL = 0, 1, 2
 BACKEND_CUDA = 2
@@ -54,7 +54,8 @@ class SwigluArgs(c.Structure):
 
 class GemmDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("a", Format), ("b", Format), ("a_order", c.c_int), ("b_order", c.c_int), ("out", c.c_int),
-                ("accumulate", c.c_bool), ("max_m", c.c_int64), ("n", c.c_int64), ("k", c.c_int64), ("mx", c.c_int)]
+                ("accumulate", c.c_bool), ("max_m", c.c_int64), ("n", c.c_int64), ("k", c.c_int64), ("mx", c.c_int), ("sm_limit", c.c_int32),
+                ("overlap", c.c_bool)]
 
 
 class GemmArgs(c.Structure):
@@ -64,7 +65,7 @@ class GemmArgs(c.Structure):
 class GgemmDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("grouping", c.c_int), ("a", Format), ("b", Format), ("a_order", c.c_int),
                 ("b_order", c.c_int), ("out", c.c_int), ("accumulate", c.c_bool), ("groups", c.c_int64), ("max_rows", c.c_int64), ("m", c.c_int64),
-                ("n", c.c_int64), ("k", c.c_int64), ("mx", c.c_int)]
+                ("n", c.c_int64), ("k", c.c_int64), ("mx", c.c_int), ("expected_rows", c.c_int64), ("sm_limit", c.c_int32), ("overlap", c.c_bool)]
 
 
 class RebaseDesc(c.Structure):
@@ -77,7 +78,7 @@ class RebaseArgs(c.Structure):
 
 class GgemmArgs(c.Structure):
     _fields_ = [("size", c.c_uint32), ("rows", c.c_int64), ("offsets", c.c_void_p), ("a", Operand), ("b", Operand), ("d", c.c_void_p),
-                ("ldd", c.c_int64)]
+                ("ldd", c.c_int64), ("counts", c.c_void_p)]
 
 
 class DecodeDesc(c.Structure):
@@ -217,10 +218,11 @@ class Plan:
         lib.moi_plan_free(self.plan)
 
 
-def Gemm(ctx, a, b, d, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MAJOR, mx=0):
+def Gemm(ctx, a, b, d, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MAJOR, mx=0, sm_limit=0, overlap=False):
     """D = A B^T; a and b as products.Matrix (fmt, operand(), rows, cols), d a tensor [m, n]."""
     desc = GemmDesc(size=c.sizeof(GemmDesc), row=row, a=a.fmt, b=b.fmt, a_order=a_order, b_order=b_order, out=F32 if d.dtype == torch.float32 else BF16,
-                    accumulate=accumulate, max_m=d.shape[0], n=d.shape[1], k=a.cols if a_order == K_MAJOR else a.rows, mx=mx)
+                    accumulate=accumulate, max_m=d.shape[0], n=d.shape[1], k=a.cols if a_order == K_MAJOR else a.rows, mx=mx,
+                    sm_limit=sm_limit, overlap=overlap)
     args = GemmArgs(size=c.sizeof(GemmArgs), m=d.shape[0], a=a.operand(), b=b.operand(), d=d.data_ptr())
     return Plan(lib.moi_gemm_plan_create, lib.moi_gemm_run, ctx, desc, args, (a, b, d))
 
@@ -234,6 +236,14 @@ def Ggemm(ctx, grouping, a, b, d, offsets, row=None, accumulate=False, a_order=K
                      m=d.shape[1] if by_k else 0, n=d.shape[-1], k=0 if by_k else a.cols)
     args = GgemmArgs(size=c.sizeof(GgemmArgs), rows=rows, offsets=offsets.data_ptr(), a=a.operand(), b=b.operand(), d=d.data_ptr())
     return Plan(lib.moi_ggemm_plan_create, lib.moi_ggemm_run, ctx, desc, args, (a, b, d, offsets))
+
+
+def Masked(ctx, a, b, d, counts, expected=0, row=None):
+    """d [groups, rows, n] = A_g [rows, k] B_g [n, k]^T, of which counts[g] rows are there; a.batch is groups."""
+    desc = GgemmDesc(size=c.sizeof(GgemmDesc), row=row, grouping=GROUP_MASKED, a=a.fmt, b=b.fmt, out=F32 if d.dtype == torch.float32 else BF16,
+                     groups=d.shape[0], max_rows=d.shape[1], n=d.shape[2], k=a.cols, expected_rows=expected)
+    args = GgemmArgs(size=c.sizeof(GgemmArgs), rows=d.shape[1], counts=counts.data_ptr(), a=a.operand(), b=b.operand(), d=d.data_ptr())
+    return Plan(lib.moi_ggemm_plan_create, lib.moi_ggemm_run, ctx, desc, args, (a, b, d, counts))
 
 
 class Route(Plan):

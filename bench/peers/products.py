@@ -46,6 +46,11 @@ class Matrix:
         g = torch.searchsorted(start, t, right=True) - 1
         return (t - start[g]) // size + start[g] // size + g
 
+    def part(self, i):
+        """matrix i alone"""
+        scale = self.scale.view(self.batch, -1)[i] if self.scale is not None else None
+        return Matrix(self.fmt, self.data[i * self.rows:(i + 1) * self.rows], scale, self.rows, self.cols)
+
     def scales(self, i=0):
         """matrix i's scales [rows (or rows / 128), blocks] as they are stored, in the order that the format's layout says"""
         size = 128 if self.fmt.recipe == m.RECIPE_BLK128 else 32

@@ -13,7 +13,11 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return d->max_rows <= INT32_MAX && d->m <= INT32_MAX && d->n <= INT32_MAX && d->k <= INT32_MAX && d->groups <= INT32_MAX;
 }
 
-static bool by_rows(const moi_ggemm_desc *d) { return d->grouping == MOI_GROUP_M; }
+static bool by_rows(const moi_ggemm_desc *d) { return d->grouping != MOI_GROUP_K; }
+
+/* Where a group begins and ends in the ragged dimension; masked ones have a matrix each. */
+static int64_t begin_of(const moi_ggemm_args *a, int64_t g) { return a->counts ? 0 : a->offsets[g]; }
+static int64_t end_of(const moi_ggemm_args *a, int64_t g) { return a->counts ? a->counts[g] : a->offsets[g + 1]; }
 
 static moii_tiling tiling_of(const moi_ggemm_desc *d)
 {
@@ -42,7 +46,7 @@ typedef struct job {
 
 static moii_cut group_cut(const job *j, int64_t g)
 {
-    int64_t size = j->args->offsets[g + 1] - j->args->offsets[g];
+    int64_t size = end_of(j->args, g) - begin_of(j->args, g);
     return moii_cut_of(&j->tiling, by_rows(j->desc) ? size : j->desc->m, j->desc->n, j->share);
 }
 
@@ -60,7 +64,7 @@ static int64_t group_of(const job *j, int64_t tile)
 static void do_tile(const job *j, int64_t tile, void *scratch)
 {
     const moi_ggemm_desc *d = j->desc;
-    int64_t g = group_of(j, tile), from = j->args->offsets[g], to = j->args->offsets[g + 1];
+    int64_t g = group_of(j, tile), from = begin_of(j->args, g), to = end_of(j->args, g);
     bool rows = by_rows(d);
     moii_cut cut = group_cut(j, g);
     int64_t p = (tile - j->before[g]) / cut.n_parts, q = (tile - j->before[g]) % cut.n_parts;
@@ -71,11 +75,12 @@ static void do_tile(const job *j, int64_t tile, void *scratch)
     if (rows) {
         r.i0 += from, r.i1 += from;
         b = moii_view_at(b, g, d->n, d->k);
+        if (j->args->counts) a = moii_view_at(a, g, j->args->rows, d->k);
     } else {
         a = moii_view_group(a, g, from);
         b = moii_view_group(b, g, from);
     }
-    int64_t line = rows ? r.i0 : g * d->m + r.i0; /* of all rows of D */
+    int64_t line = !rows ? g * d->m + r.i0 : j->args->counts ? g * j->args->rows + r.i0 : r.i0; /* of all rows of D */
     char *at = (char *)j->args->d + moi_row_bytes(d->out, line * ldd + r.j0);
     moii_product_tile(j->plan->ctx, &j->tiling, &a, &b, r, d->out, d->accumulate, at, ldd, scratch);
 }
@@ -90,7 +95,7 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     job j = { .plan = plan, .desc = d, .args = args, .tiling = tiling_of(d), .before = workspace };
     j.a = moii_view_of(&d->a, d->a_order, &args->a, m, k, cuts);
     j.b = moii_view_of(&d->b, d->b_order, &args->b, d->n, k, cuts);
-    for (int64_t g = 0; g < d->groups; g++) used += args->offsets[g + 1] > args->offsets[g];
+    for (int64_t g = 0; g < d->groups; g++) used += end_of(args, g) > begin_of(args, g);
     j.share = used ? moii_ceil_div(plan->ctx->threads, used) : 1;
     j.before[0] = 0;
     for (int64_t g = 0; g < d->groups; g++) {

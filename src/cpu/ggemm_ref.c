@@ -7,14 +7,18 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     const moi_ggemm_desc *d = &plan->desc.ggemm;
     const moi_ggemm_args *args = args_;
     (void)workspace, (void)stream;
-    bool by_rows = d->grouping == MOI_GROUP_M;
+    bool masked = d->grouping == MOI_GROUP_MASKED, by_rows = d->grouping == MOI_GROUP_M || masked;
     int64_t m = by_rows ? args->rows : d->m, k = by_rows ? d->k : args->rows, cuts = by_rows ? 0 : d->groups;
     int64_t ldd = args->ldd ? args->ldd : d->n;
     moii_view a = moii_view_of(&d->a, d->a_order, &args->a, m, k, cuts);
     moii_view b = moii_view_of(&d->b, d->b_order, &args->b, d->n, k, cuts);
     for (int64_t g = 0; g < d->groups; g++) {
-        int64_t from = args->offsets[g], to = args->offsets[g + 1];
-        if (by_rows) {
+        int64_t from = masked ? 0 : args->offsets[g], to = masked ? args->counts[g] : args->offsets[g + 1];
+        if (masked) {
+            moii_view ag = moii_view_at(a, g, m, k), bg = moii_view_at(b, g, d->n, k);
+            moii_range rows = { 0, to, 0, d->n, 0, k };
+            moii_product_strict(&ag, &bg, rows, d->out, d->accumulate, (char *)args->d + g * m * moi_row_bytes(d->out, ldd), ldd);
+        } else if (by_rows) {
             moii_view bg = moii_view_at(b, g, d->n, k);
             moii_range rows = { from, to, 0, d->n, 0, k };
             moii_product_strict(&a, &bg, rows, d->out, d->accumulate, (char *)args->d + from * moi_row_bytes(d->out, ldd), ldd);

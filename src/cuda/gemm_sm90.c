@@ -6,7 +6,8 @@
 static moii_tensor_product product_of(const moi_gemm_desc *d)
 {
     return (moii_tensor_product){ .grouping = PRODUCT_DENSE, .a = &d->a, .b = &d->b, .a_turned = d->a_order == MOI_MN_MAJOR,
-                           .b_turned = d->b_order == MOI_MN_MAJOR, .accumulate = d->accumulate, .mx = d->mx, .groups = 1, .m = d->max_m, .n = d->n, .k = d->k };
+                           .b_turned = d->b_order == MOI_MN_MAJOR, .accumulate = d->accumulate, .mx = d->mx, .groups = 1, .m = d->max_m, .n = d->n, .k = d->k,
+                           .sm_limit = d->sm_limit, .overlap = d->overlap };
 }
 
 /* ---- what is compiled ahead ---- */

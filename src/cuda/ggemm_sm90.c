@@ -5,17 +5,22 @@
 
 static moii_tensor_product product_of(const moi_ggemm_desc *d)
 {
-    bool rows = d->grouping == MOI_GROUP_M;
-    return (moii_tensor_product){ .grouping = rows ? PRODUCT_ROWS : PRODUCT_DEPTH, .a = &d->a, .b = &d->b, .a_turned = d->a_order == MOI_MN_MAJOR,
+    static const int groupings[] = { [MOI_GROUP_M] = PRODUCT_ROWS, [MOI_GROUP_K] = PRODUCT_DEPTH, [MOI_GROUP_MASKED] = PRODUCT_MASKED };
+    bool rows = d->grouping != MOI_GROUP_K;
+    return (moii_tensor_product){ .grouping = groupings[d->grouping], .a = &d->a, .b = &d->b, .a_turned = d->a_order == MOI_MN_MAJOR,
                            .b_turned = d->b_order == MOI_MN_MAJOR, .accumulate = d->accumulate, .mx = d->mx, .groups = d->groups,
-                           .m = rows ? d->max_rows : d->m, .n = d->n, .k = rows ? d->k : d->max_rows };
+                           .m = rows ? d->max_rows : d->m, .n = d->n, .k = rows ? d->k : d->max_rows,
+                           .expected = d->expected_rows, .sm_limit = d->sm_limit, .overlap = d->overlap };
 }
 
+/* rows of all of 8 groups, or of each for GROUP_MASKED */
 static const struct { moi_grouping grouping; moi_format a, b; moi_dtype out; int64_t rows, m, n, k; } ahead[] = {
     { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 4096, 7168 },
     { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168 },
     { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168 },
     { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 256, 0, 4096, 7168 },
+    { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 4096, 0, 4096, 7168 },
+    { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168 },
     { MOI_GROUP_K, MOII_TENSOR_ACT, MOII_TENSOR_ACT, MOI_F32, 32768, 4096, 7168, 0 },
     { MOI_GROUP_K, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_F32, 32768, 4096, 7168, 0 },
 };
@@ -51,9 +56,9 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
 {
     const moi_ggemm_desc *d = &plan->desc.ggemm;
     const moi_ggemm_args *in = args;
-    bool rows = d->grouping == MOI_GROUP_M;
+    bool rows = d->grouping != MOI_GROUP_K;
     moii_tensor_run r = { .a = &in->a, .b = &in->b, .d = in->d, .ldd = in->ldd, .m = rows ? in->rows : d->m, .k = rows ? d->k : in->rows,
-                           .offsets = in->offsets };
+                           .offsets = d->grouping == MOI_GROUP_MASKED ? in->counts : in->offsets };
     return moii_tensor_launch(plan, "ggemm run", &r, workspace, stream);
 }
 

@@ -26,7 +26,7 @@ static int64_t most_scales(const moii_tensor_product *p)
 {
     int64_t groups = p->grouping == PRODUCT_DEPTH ? p->groups : 0, a = moi_scale_bytes(p->a, p->m, p->k, groups), b = moi_scale_bytes(p->b, p->n, p->k, groups);
     if (a < 0 || b < 0) return -1;
-    if (p->grouping == PRODUCT_ROWS && p->b->block == MOI_BLOCK_SQUARE) b = moii_mul(b, p->groups);
+    if (moii_tensor_experts(p) && p->b->block == MOI_BLOCK_SQUARE) b = moii_mul(b, p->groups);
     return b < 0 ? -1 : moii_max(a, b);
 }
 
@@ -44,14 +44,14 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     *why = "the reduction must be a multiple of 16 bytes";
     if (p->grouping != PRODUCT_DEPTH && ((!p->a_turned && p->k * size_of(p->a) % 16) || (!p->b_turned && p->k * size_of(p->b) % 16))) return false;
     *why = "rows of MN-major operands must be a multiple of 16 bytes";
-    if ((p->a_turned && p->grouping != PRODUCT_ROWS && p->m % 8) || (p->b_turned && p->n % 8)) return false;
+    if ((p->a_turned && !moii_tensor_experts(p) && p->m % 8) || (p->b_turned && p->n % 8)) return false;
     *why = "BF16 operands of a ragged reduction must be MN-major: bulk copies cannot begin anywhere in a row";
     if (plain && p->grouping == PRODUCT_DEPTH && !(p->a_turned && p->b_turned)) return false;
     if (plain) p->scaling = SCALING_NONE;
     else if (p->a->recipe == MOI_RECIPE_MX32) {
         p->scaling = p->mx == MOI_MX_PER_ROW && p->grouping != PRODUCT_DEPTH ? SCALING_ROWS : p->mx == MOI_MX_FREE ? SCALING_MX : SCALING_VECTOR;
         p->scale_e8m0 = p->scaling == SCALING_VECTOR;
-        p->widened = p->scaling == SCALING_MX && (p->grouping == PRODUCT_DEPTH || p->m / moii_max(p->groups, 1) >= WIDEN_FROM);
+        p->widened = p->scaling == SCALING_MX && p->grouping != PRODUCT_MASKED && (p->grouping == PRODUCT_DEPTH || p->m / moii_max(p->groups, 1) >= WIDEN_FROM);
     } else {
         p->scaling = p->b->block == MOI_BLOCK_SQUARE ? SCALING_SQUARE : SCALING_VECTOR;
         p->scales_bulk = p->a->layout == MOI_LAYOUT_COL && (p->scaling == SCALING_SQUARE || p->b->layout == MOI_LAYOUT_COL);
@@ -130,6 +130,7 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
     plan->unplan = unplan;
     s->product = *product;
     s->product.sms = moii_gpu_of(plan->ctx)->sms;
+    if (product->sm_limit && product->sm_limit < s->product.sms) s->product.sms = product->sm_limit;
     s->a = *product->a, s->b = *product->b;
     MOII_TRY(plan_copies(plan, s));
     s->tile = moii_tensor_choose(&s->product);
@@ -181,8 +182,8 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     const moii_tensor_product *p = &s->product;
     const moii_tensor_tile *t = &s->tile;
     int step = PRODUCT_STEP_BYTES / size_of(p->a), bm = 64 * t->wgs * t->waves;
-    int64_t zb = p->grouping == PRODUCT_ROWS ? p->groups : 1;
-    int64_t a_straight[3] = { k, r->m, 1 }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
+    int64_t za = p->grouping == PRODUCT_MASKED ? p->groups : 1, zb = moii_tensor_experts(p) ? p->groups : 1;
+    int64_t a_straight[3] = { k, r->m, za }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
     const void *nothing = r->d; /* an operand without elements needs no address */
     MOII_TRY(make_map(plan, where, "a", out.a, p->a, r->a->data ? r->a->data : nothing, p->a_turned ? a_turned : a_straight, r->a->ld,
                       p->a_turned ? 64 : step, p->a_turned ? 64 : bm / t->cluster));
@@ -195,9 +196,12 @@ static int64_t most_units(const moii_tensor_product *p, const moii_tensor_run *r
 {
     int64_t tiles = moii_ceil_div(r->m, bm);
     if (p->grouping == PRODUCT_ROWS) tiles = r->m / bm + moii_min(p->groups, r->m);
-    else if (p->grouping == PRODUCT_DEPTH) tiles *= p->groups;
+    else if (p->grouping != PRODUCT_DENSE) tiles *= p->groups;
     return tiles * n_tiles;
 }
+
+/* A block that copies, not several, on each of a limited number of multiprocessors: nothing says which ones take them. */
+static int64_t copying_blocks(const moii_tensor_plan *s, int each) { return (int64_t)s->product.sms * (s->product.sm_limit ? 1 : each); }
 
 static moi_status widen(const moi_plan *plan, int i, const moi_operand *o, int64_t rows, int64_t cols, int64_t groups, void *out, moi_stream stream)
 {
@@ -206,7 +210,7 @@ static moi_status widen(const moi_plan *plan, int i, const moi_operand *o, int64
     widen_sm90_args x = { .codes = o->data, .scales = scales_of(f, o, rows, cols), .out = out, .ld = o->ld ? o->ld : cols,
                           .group_rows = (unsigned int)rows, .pieces = (unsigned int)(cols / 16), .count = (unsigned int)(rows * groups * (cols / 16)) };
     if (x.count == 0) return MOI_OK;
-    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.count, 256), (int64_t)s->product.sms * 64) }, .threads = 256 };
+    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.count, 256), copying_blocks(s, 64)) }, .threads = 256 };
     return moii_gpu_run(plan, &s->widen[i], &launch, &x, stream);
 }
 
@@ -217,7 +221,7 @@ static moi_status pack(const moi_plan *plan, const moi_operand *o, int64_t rows,
     pack_sm90_args x = { .in = o->data, .out = out, .offsets = (const long long *)(const void *)offsets, .packed = packed, .in_ld = o->ld ? o->ld : k,
                          .out_ld = depth, .rows = (int)rows, .groups = (int)s->product.groups, .block = (int)moi_format_block(&s->a),
                          .always = always };
-    moii_gpu_launch launch = { .grid = { moii_max(1, moii_min(moii_ceil_div(rows * (depth / 16), 256), (int64_t)s->product.sms * 16)) }, .threads = 256 };
+    moii_gpu_launch launch = { .grid = { moii_max(1, moii_min(moii_ceil_div(rows * (depth / 16), 256), copying_blocks(s, 16))) }, .threads = 256 };
     return moii_gpu_run(plan, &s->pack, &launch, &x, stream);
 }
 
@@ -247,7 +251,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     int64_t clusters = t->split > 1 ? units : moii_min(units, moii_max(1, p->sms / blocks));
     if (clusters == 0) return MOI_OK;
     moii_gpu_launch launch = { .grid = { clusters * blocks }, .threads = 128 + 128 * t->wgs * t->turns, .shared_bytes = s->kernel.shared_bytes,
-                               .cluster = blocks > 1 ? (int)blocks : 0 };
+                               .cluster = blocks > 1 ? (int)blocks : 0, .overlap = p->overlap };
     return moii_gpu_run(plan, &s->kernel, &launch, &x, stream);
 }
 

@@ -14,8 +14,11 @@ typedef struct moii_tensor_product {
     const moi_format *a, *b;
     bool a_turned, b_turned, scale_e8m0, scales_bulk, widened, out_f32, accumulate;
     moi_mx_scales mx;
-    int64_t groups, m, n, k;        /* the largest: m rows of all groups for PRODUCT_ROWS, k of all for PRODUCT_DEPTH */
-    int sms;
+    int64_t groups, m, n, k;        /* the largest: m rows of all groups for PRODUCT_ROWS, of each for PRODUCT_MASKED, k of all for PRODUCT_DEPTH */
+    int64_t expected;               /* of the ragged dimension, all groups together; 0: the largest */
+    int sms;                        /* that it may use */
+    int sm_limit;                   /* as the description has it */
+    bool overlap;
 } moii_tensor_product;
 
 /* One call's operands. */
@@ -23,7 +26,7 @@ typedef struct moii_tensor_run {
     const moi_operand *a, *b;
     void *d;
     int64_t ldd, m, k;              /* this call's */
-    const int64_t *offsets;
+    const int64_t *offsets;         /* PRODUCT_MASKED: counts */
 } moii_tensor_run;
 
 /* What a plan keeps.  Copies of operands, where it needs any, lie in the workspace: */
@@ -41,6 +44,8 @@ typedef struct moii_tensor_plan {
 extern const moii_kernel moii_pack_kernel;
 extern const moii_kernel moii_widen_kernel;
 
+/* Each group has its own B. */
+static inline bool moii_tensor_experts(const moii_tensor_product *p) { return p->grouping == PRODUCT_ROWS || p->grouping == PRODUCT_MASKED; }
 /* Whether the tensor cores can do it, and what SCALING it is. */
 bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why);
 moii_tensor_tile moii_tensor_choose(const moii_tensor_product *p);

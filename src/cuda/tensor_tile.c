@@ -23,12 +23,26 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
 
 /* ---- the estimate ---- */
 
+/* Rows of a group as they are expected. */
+static int64_t group_rows(const moii_tensor_product *p)
+{
+    int64_t groups = moii_max(p->groups, 1);
+    if (!moii_tensor_experts(p)) return p->m;
+    if (p->expected) return p->grouping == PRODUCT_MASKED ? moii_min(moii_ceil_div(p->expected, groups), p->m) : moii_ceil_div(p->expected, groups);
+    return p->grouping == PRODUCT_MASKED ? p->m : moii_ceil_div(p->m, groups);
+}
+
+static int64_t group_depth(const moii_tensor_product *p)
+{
+    return p->grouping == PRODUCT_DEPTH ? moii_ceil_div(p->expected ? p->expected : p->k, moii_max(p->groups, 1)) : p->k;
+}
+
 typedef struct shape { double m_tiles, n_tiles, steps; } shape; /* m_tiles: of all groups */
 
 static shape shape_of(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     int64_t bm = 64 * t->wgs * t->waves, across = (int64_t)t->bn * t->cluster, groups = moii_max(p->groups, 1);
-    int64_t rows = p->grouping == PRODUCT_ROWS ? moii_ceil_div(p->m, groups) : p->m, k = p->grouping == PRODUCT_DEPTH ? moii_ceil_div(p->k, groups) : p->k;
+    int64_t rows = group_rows(p), k = group_depth(p);
     int64_t step = p->scaling == SCALING_NONE ? 64 : 128, m_groups = p->grouping == PRODUCT_DENSE ? 1 : groups;
     return (shape){ (double)(moii_ceil_div(rows, bm) * m_groups), (double)(moii_ceil_div(p->n, across) * t->cluster),
                     (double)moii_ceil_div(moii_ceil_div(k, step), t->split) };
@@ -52,7 +66,8 @@ static double out_bytes(const moii_tensor_product *p) { return p->out_f32 ? p->a
 
 static double bytes_once(const moii_tensor_product *p)
 {
-    double size = p->scaling == SCALING_NONE ? 2.0 : 1.0, groups = (double)moii_max(p->groups, 1), m = (double)p->m, n = (double)p->n, k = (double)p->k;
+    double size = p->scaling == SCALING_NONE ? 2.0 : 1.0, groups = (double)moii_max(p->groups, 1), n = (double)p->n;
+    double m = (double)group_rows(p) * (moii_tensor_experts(p) ? groups : 1.0), k = (double)group_depth(p) * (p->grouping == PRODUCT_DEPTH ? groups : 1.0);
     if (p->grouping == PRODUCT_DEPTH) return size * k * (m + n) + out_bytes(p) * groups * m * n;
     return size * k * (m + n * (p->grouping == PRODUCT_DENSE ? 1.0 : groups)) + out_bytes(p) * m * n;
 }
@@ -94,7 +109,7 @@ static void consider_small(search *s, int wgs)
     for (int i = 0; i < (int)(sizeof widths / sizeof *widths); i++)
         for (int split = 1; split <= 4; split *= 2)
             for (int turns = 1; turns <= 2; turns++) {
-                if (split > 1 && s->p->grouping != PRODUCT_DENSE) continue;
+                if (split > 1 && (s->p->grouping != PRODUCT_DENSE || s->p->sm_limit)) continue; /* a cluster with parts has one unit */
                 if (turns > 1 && wgs > 1) continue; /* 640 threads have too few registers */
                 if (turns > 1 && (widths[i] > 64 || s->p->scaling == SCALING_NONE || s->p->grouping == PRODUCT_DEPTH)) continue;
                 if (s->p->scaling == SCALING_MX && widths[i] > 96) continue; /* two accumulators */
@@ -105,7 +120,7 @@ static void consider_small(search *s, int wgs)
 moii_tensor_tile moii_tensor_choose(const moii_tensor_product *p)
 {
     search s = { .p = p };
-    int64_t rows = p->grouping == PRODUCT_ROWS ? moii_ceil_div(p->m, moii_max(p->groups, 1)) : p->m;
+    int64_t rows = group_rows(p);
     if (p->scaling != SCALING_MX && rows > 64) {
         const moii_tensor_tile *list = p->scaling == SCALING_NONE ? large16 : p->scaling == SCALING_VECTOR ? large_vector : large;
         int count = p->scaling == SCALING_NONE ? 3 : p->scaling == SCALING_VECTOR ? 2 : 4;

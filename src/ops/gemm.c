@@ -33,6 +33,7 @@ moi_status moii_product_check(const char *where, const moii_product_desc *d)
                  "%s: mx must be MX_FREE (0), MX_PER_128 (1) or MX_PER_ROW (2), got %d", where, (int)d->mx);
     MOII_REQUIRE(d->mx == MOI_MX_FREE || d->a->recipe == MOI_RECIPE_MX32, MOI_ERR_ARG, "%s: mx is for recipe mx32, got %s", where,
                  moi_recipe_name(d->a->recipe));
+    MOII_REQUIRE(d->sm_limit >= 0, MOI_ERR_ARG, "%s: sm_limit must be >= 0, got %d", where, (int)d->sm_limit);
     MOII_REQUIRE(!d->accumulate || d->out == MOI_F32, MOI_ERR_ARG, "%s: accumulate needs out f32, got %s", where, moi_dtype_name(d->out));
     return MOI_OK;
 }
@@ -43,7 +44,7 @@ moi_status moi_gemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_gemm_des
     MOII_REQUIRE(out && ctx, MOI_ERR_ARG, "gemm plan: %s is NULL", out ? "ctx" : "out");
     *out = NULL;
     MOII_TRY(moii_take(&d, sizeof d, desc, "gemm plan: desc"));
-    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate, true, d.mx };
+    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate, true, d.mx, d.sm_limit };
     MOII_TRY(moii_product_check("gemm plan", &p));
     MOII_REQUIRE(d.max_m >= 0 && d.n >= 0 && d.k >= 0, MOI_ERR_SHAPE, "gemm plan: max_m, n and k must be >= 0, got %lld, %lld, %lld",
                  (long long)d.max_m, (long long)d.n, (long long)d.k);

@@ -9,12 +9,12 @@ moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_d
     MOII_REQUIRE(out && ctx, MOI_ERR_ARG, "ggemm plan: %s is NULL", out ? "ctx" : "out");
     *out = NULL;
     MOII_TRY(moii_take(&d, sizeof d, desc, "ggemm plan: desc"));
-    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate, false, d.mx };
+    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate, false, d.mx, d.sm_limit };
     MOII_TRY(moii_product_check("ggemm plan", &p));
-    MOII_REQUIRE(d.grouping == MOI_GROUP_M || d.grouping == MOI_GROUP_K, MOI_ERR_ARG, "ggemm plan: grouping must be GROUP_M (0) or GROUP_K (1), got %d",
-                 (int)d.grouping);
-    if (d.grouping == MOI_GROUP_M) {
-        MOII_REQUIRE(d.a_order == MOI_K_MAJOR, MOI_ERR_ARG, "ggemm plan: a_order must be K_MAJOR for GROUP_M");
+    MOII_REQUIRE(d.grouping == MOI_GROUP_M || d.grouping == MOI_GROUP_K || d.grouping == MOI_GROUP_MASKED, MOI_ERR_ARG,
+                 "ggemm plan: grouping must be GROUP_M (0), GROUP_K (1) or GROUP_MASKED (2), got %d", (int)d.grouping);
+    if (d.grouping != MOI_GROUP_K) {
+        MOII_REQUIRE(d.a_order == MOI_K_MAJOR, MOI_ERR_ARG, "ggemm plan: a_order must be K_MAJOR for GROUP_M and GROUP_MASKED");
     } else {
         MOII_REQUIRE(moii_format_plain(&d.b) || d.b.block == MOI_BLOCK_VECTOR, MOI_ERR_ARG,
                      "ggemm plan: b.block must be VECTOR for GROUP_K: squares cannot follow ragged groups");
@@ -22,6 +22,7 @@ moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_d
     MOII_REQUIRE(d.groups >= 0 && d.max_rows >= 0 && d.m >= 0 && d.n >= 0 && d.k >= 0, MOI_ERR_SHAPE,
                  "ggemm plan: groups, max_rows, m, n and k must be >= 0, got %lld, %lld, %lld, %lld, %lld", (long long)d.groups,
                  (long long)d.max_rows, (long long)d.m, (long long)d.n, (long long)d.k);
+    MOII_REQUIRE(d.expected_rows >= 0, MOI_ERR_SHAPE, "ggemm plan: expected_rows must be >= 0, got %lld", (long long)d.expected_rows);
     return moii_plan_make(out, ctx, MOII_OP_GGEMM, &d, sizeof d, d.row, MOII_RECIPE_BIT(d.a.recipe));
 }
 
@@ -40,10 +41,20 @@ static moi_status check_offsets(const moi_plan *plan, const moi_ggemm_args *a)
     return MOI_OK;
 }
 
+static moi_status check_counts(const moi_plan *plan, const moi_ggemm_args *a)
+{
+    MOII_REQUIRE(a->counts, MOI_ERR_ARG, "ggemm run: counts is NULL; the plan is for GROUP_MASKED");
+    if (plan->ctx->backend->id != MOI_BACKEND_CPU) return MOI_OK;
+    for (int64_t g = 0; g < plan->desc.ggemm.groups; g++)
+        MOII_REQUIRE(a->counts[g] >= 0 && a->counts[g] <= a->rows, MOI_ERR_ARG, "ggemm run: counts must be 0..rows = %lld, got %lld at %lld",
+                     (long long)a->rows, (long long)a->counts[g], (long long)g);
+    return MOI_OK;
+}
+
 static moi_status check_operands(const moi_ggemm_desc *d, const moi_ggemm_args *a)
 {
     moi_format plain = moii_plain_format(d->out);
-    if (d->grouping == MOI_GROUP_M) {
+    if (d->grouping != MOI_GROUP_K) {
         MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, a->rows, d->k));
         MOII_TRY(moii_product_operand("ggemm run: b", &d->b, d->b_order, &a->b, d->n, d->k));
         return moii_operand_check("ggemm run: d", &plain, a->d, NULL, a->ldd, a->rows, d->n);
@@ -61,8 +72,10 @@ moi_status moi_ggemm_run(const moi_plan *plan, const moi_ggemm_args *args, void 
     const moi_ggemm_desc *d = &plan->desc.ggemm;
     MOII_REQUIRE(a.rows >= 0 && a.rows <= d->max_rows, MOI_ERR_SHAPE, "ggemm run: rows must be 0..%lld, got %lld",
                  (long long)d->max_rows, (long long)a.rows);
-    MOII_TRY(check_offsets(plan, &a));
-    bool ragged_rows = d->grouping == MOI_GROUP_M;
+    bool masked = d->grouping == MOI_GROUP_MASKED, ragged_rows = d->grouping != MOI_GROUP_K;
+    MOII_REQUIRE(masked ? !a.offsets : !a.counts, MOI_ERR_ARG, "ggemm run: %s must be NULL for %s", masked ? "offsets" : "counts",
+                 masked ? "GROUP_MASKED, which has counts" : "GROUP_M and GROUP_K, which have offsets");
+    MOII_TRY(masked ? check_counts(plan, &a) : check_offsets(plan, &a));
     if (d->groups == 0 || d->n == 0 || (ragged_rows ? a.rows : d->m) == 0) return MOI_OK;
     MOII_TRY(check_operands(d, &a));
     if (d->accumulate && (ragged_rows ? d->k : a.rows) == 0) return MOI_OK;

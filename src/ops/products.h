@@ -14,6 +14,7 @@ typedef struct moii_product_desc {
     bool accumulate;
     bool weights_alone; /* a may be plain where b is of any format */
     moi_mx_scales mx;
+    int32_t sm_limit;
 } moii_product_desc;
 
 /* a plain, b of another format: weights alone are quantised */

@@ -6,16 +6,16 @@
 /* K-major: one box of rows of 128 bytes.  MN-major: runs of 64 values, 64 lines of the reduction each. */
 MOII_FN void load_stage(const product_map *ma, const product_map *mb, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block)
 {
-    const int zb = B_GROUPED ? u.group : 0;
+    const int za = A_GROUPED ? u.group : 0, zb = B_GROUPED ? u.group : 0;
     const int share = BM / CLUSTER, from = CLUSTER > 1 ? (int)block * share : 0;
 #if A_TURNED
     for (int i = from; i < from + share; i += 64) {
-        if (CLUSTER > 1) box_load_to(tile + i * 128, ma, full, u.row + i, k, 0, (1 << CLUSTER) - 1);
-        else box_load(tile + i * 128, ma, full, u.row + i, k, 0);
+        if (CLUSTER > 1) box_load_to(tile + i * 128, ma, full, u.row + i, k, za, (1 << CLUSTER) - 1);
+        else box_load(tile + i * 128, ma, full, u.row + i, k, za);
     }
 #else
-    if (CLUSTER > 1) box_load_to(tile + from * 128, ma, full, k, u.row + from, 0, (1 << CLUSTER) - 1);
-    else box_load(tile, ma, full, k, u.row, 0);
+    if (CLUSTER > 1) box_load_to(tile + from * 128, ma, full, k, u.row + from, za, (1 << CLUSTER) - 1);
+    else box_load(tile, ma, full, k, u.row, za);
 #endif
 #if B_TURNED
     for (int i = 0; i < BN; i += 64) box_load(tile + A_BYTES + i * 128, mb, full, u.col + i, k, zb);
@@ -38,7 +38,7 @@ MOII_FN unsigned int load_run(const product_scales &t, long long group, unsigned
 MOII_FN void load_runs(const product_args &a, const shared &s, const unit &u, unsigned int stage, int step)
 {
     const unsigned int full = full_barrier(s, stage), to = s.base + SCALES_AT + SCALE_FLOATS * 4 * stage;
-    unsigned int bytes = STAGE_BYTES + load_run(a.a_scales, 0, to, full, u.row & ~3, u.block + step, A_STAGED);
+    unsigned int bytes = STAGE_BYTES + load_run(a.a_scales, A_GROUPED ? u.group : 0, to, full, u.row & ~3, u.block + step, A_STAGED);
     if (SCALING == SCALING_VECTOR) bytes += load_run(a.b_scales, B_GROUPED ? u.group : 0, to + A_STAGED * 4, full, u.col, u.block + step, BN);
     barrier_expect(full, bytes);
 }
@@ -167,7 +167,7 @@ MOII_FN void load_scales(const product_args &a, const shared &s, unsigned int bl
     unit u;
     for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
         const int end = u.block + (u.k_end - u.k + BLOCK_VALUES - 1) / BLOCK_VALUES;
-        const scale_walk wa = { (const char *)a.a_scales.p, u.row, a.a_scales.rows, end };
+        const scale_walk wa = { (const char *)a.a_scales.p + (A_GROUPED ? u.group * a.a_scales.group_bytes : 0), u.row, a.a_scales.rows, end };
         const scale_walk wb = { (const char *)a.b_scales.p + (B_GROUPED ? u.group * a.b_scales.group_bytes : 0), u.col, a.b_scales.rows, end };
         load_unit_scales(a, s, u, wa, wb, &r);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * product_sm90.cuh: D (+)= A B^T on Hopper's tensor cores: dense, grouped by rows, grouped along the reduction.
+ * product_sm90.cuh: D (+)= A B^T on Hopper's tensor cores: dense, grouped by rows (in one matrix or in one each), grouped along the reduction.
  *
  *   defines   ELEM_A, ELEM_B  PRODUCT_E4M3, PRODUCT_E5M2, or both PRODUCT_BF16;  A_TURNED, B_TURNED  1: BF16 and MN-major
  *             GROUPS PRODUCT_...;  SCALING SCALING_...;  SCALE_E8M0 1: SCALING_VECTOR's scales are bytes, four equal ones per 128
@@ -106,7 +106,8 @@ MOII_FN unsigned int empty_barrier(const shared &s, unsigned int stage) { return
 MOII_FN unsigned int tile_at(const shared &s, unsigned int stage) { return s.base + STAGE_BYTES * stage; }
 MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)(s.p + SCALES_AT) + SCALE_FLOATS * stage; }
 
-#define B_GROUPED (GROUPS == PRODUCT_ROWS)
+#define A_GROUPED (GROUPS == PRODUCT_MASKED)
+#define B_GROUPED (GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_MASKED)
 
 #include "product_units.cuh"
 #include "product_load.cuh"
@@ -163,6 +164,9 @@ MOII_FN void product(const product_args &a)
     const int warp = (int)threadIdx.x / 32;
     open_barriers(s);
     if (warp == 0 && elected()) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
+    /* what the stream holds before has ended, and its results are there; what comes behind may start as soon as there is room */
+    grid_wait();
+    grid_release();
     if (CLUSTER * SPLIT > 1) cluster_meet();
     else __syncthreads();
     if (warp < 4) {

@@ -15,6 +15,7 @@
 #define PRODUCT_DENSE 0
 #define PRODUCT_ROWS 1    /* rows of A and D are cut by offsets, B is the group's */
 #define PRODUCT_DEPTH 2   /* the reduction is cut by offsets, D is the group's */
+#define PRODUCT_MASKED 3  /* A, B and D are the group's; so many of its rows are there as counts say */
 
 /* The define SCALING. */
 #define SCALING_NONE 0    /* plain operands */
@@ -37,11 +38,11 @@ typedef struct product_args {
     product_map a_packed_map, b_packed_map; /* PRODUCT_DEPTH, 8 bits: pack_sm90's copies */
     const int *packed;        /* whether those hold the operands; NULL: a_map and b_map are of packed values if depth_block is not 0 */
     product_scales a_scales, b_scales;
-    const long long *offsets; /* groups + 1: PRODUCT_ROWS, PRODUCT_DEPTH */
+    const long long *offsets; /* groups + 1: PRODUCT_ROWS, PRODUCT_DEPTH; PRODUCT_MASKED: groups counts */
     void *d;
     long long ldd;
     int groups;
-    int m, n, k;              /* m: rows of all groups for PRODUCT_ROWS */
+    int m, n, k;              /* m: rows of all groups for PRODUCT_ROWS, of each group's matrix for PRODUCT_MASKED */
     int depth_block;          /* PRODUCT_DEPTH: of packed values, group g's begin at the (offset / block + g)-th multiple */
     int n_tiles;              /* of CLUSTER * BN columns */
     int band;                 /* rows of tiles that are walked together */

@@ -23,8 +23,8 @@ MOII_FN float row_scale(const product_scales &t, long long group, int row)
 MOII_FN void apply_rows(const product_args &a, const unit &u, int row, int lane, float *sum)
 {
     if (a.k == 0) return; /* no blocks, no scales */
-    const int zb = B_GROUPED ? u.group : 0;
-    const float s0 = row_scale(a.a_scales, 0, u.row + row + lane / 4), s1 = row_scale(a.a_scales, 0, u.row + row + lane / 4 + 8);
+    const int za = A_GROUPED ? u.group : 0, zb = B_GROUPED ? u.group : 0;
+    const float s0 = row_scale(a.a_scales, za, u.row + row + lane / 4), s1 = row_scale(a.a_scales, za, u.row + row + lane / 4 + 8);
     float mine = 0.0f;
 #pragma unroll
     for (int j = 0; j < BN / 8; j++) {

@@ -36,6 +36,8 @@ MOII_FN void cursor_enter(const product_args &a, cursor *c)
     if (c->group >= a.groups) return;
 #if GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_DEPTH
     c->begin = (int)__ldg(a.offsets + c->group), c->end = (int)__ldg(a.offsets + c->group + 1);
+#elif GROUPS == PRODUCT_MASKED
+    c->end = (int)min(max(__ldg(a.offsets + c->group), 0ll), (long long)a.m);
 #else
     c->end = a.m;
 #endif
@@ -82,7 +84,7 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
     u->d_row = u->row;
 #else
     u->row = row;
-    u->rows = a.m - row;
+    u->rows = (GROUPS == PRODUCT_DEPTH ? a.m : c->end) - row;
     u->d_row = c->group * a.m + row;
 #endif
 #if GROUPS == PRODUCT_DEPTH

@@ -120,6 +120,10 @@ MOII_FN float cluster_read(unsigned int address, unsigned int block)
     return v;
 }
 
+/* Programmatic dependent launch: the grid before has ended, and what it wrote is there; the next may start.  Else they do nothing. */
+MOII_FN void grid_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+MOII_FN void grid_release() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
 /* One lane of a converged warp, the same each time. */
 MOII_FN bool elected()
 {
