@@ -80,7 +80,7 @@ typedef struct bench_matrix {
 bool bench_matrix_random(bench *b, bench_matrix *m, moi_format format, int64_t rows, int64_t cols, int64_t count, int64_t distinct);
 void bench_matrix_free(bench_matrix *m);
 moi_operand bench_operand(const bench_matrix *m, int64_t index);
-/* What the matrix means, in float64, without using any row: dst [rows, cols].  groups > 0: see moi_scale_blocks. */
+/* What the matrix means, in float64, without using any row: dst [rows, cols].  groups > 0: see moi_ragged_cols. */
 void bench_decode(const bench_matrix *m, int64_t index, const int64_t *offsets, int64_t groups, double *dst);
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */

@@ -42,7 +42,7 @@ static void make_offsets(bench *b, job *j)
 static bool make_ragged(bench *b, job *j, bench_matrix *m, moi_format format, int64_t cols)
 {
     *m = (bench_matrix){ .format = format, .rows = cols, .cols = j->rows, .count = 1 };
-    m->data_bytes = cols * moi_row_bytes(format.elem, j->rows);
+    m->data_bytes = cols * moi_row_bytes(format.elem, moi_ragged_cols(&format, j->rows, j->desc.groups));
     m->scale_bytes = moi_scale_bytes(&format, cols, j->rows, j->desc.groups);
     m->data = bench_alloc(m->data_bytes);
     m->scale = m->scale_bytes ? bench_alloc(m->scale_bytes) : NULL;

@@ -141,18 +141,20 @@ void bench_decode(const bench_matrix *m, int64_t index, const int64_t *offsets, 
     int64_t width = moi_format_block(&m->format), blocks = width ? moi_scale_blocks(&m->format, m->cols, groups) : 0;
     const char *data = m->data + index * m->data_bytes, *scale = m->scale ? m->scale + index * m->scale_bytes : NULL;
     for (int64_t r = 0; r < m->rows; r++) {
-        const char *row = data + r * moi_row_bytes(m->format.elem, m->cols);
+        const char *row = data + r * moi_row_bytes(m->format.elem, moi_ragged_cols(&m->format, m->cols, groups));
         int64_t group = 0;
         for (int64_t c = 0; c < m->cols; c++) {
-            double v = (double)moi_decode(m->format.elem, row, c);
+            int64_t at = c;
+            double scale_here = 1.0;
             if (width) {
                 int64_t start = 0;
                 while (groups && group + 1 < groups && c >= offsets[group + 1]) group++;
                 if (groups) start = offsets[group];
                 int64_t block = (groups ? start / width + group : 0) + (c - start) / width;
-                v *= scale_of(m, scale, r, block, blocks);
+                scale_here = scale_of(m, scale, r, block, blocks);
+                if (groups) at = block * width + (c - start) % width;
             }
-            dst[r * m->cols + c] = v;
+            dst[r * m->cols + c] = (double)moi_decode(m->format.elem, row, at) * scale_here;
         }
     }
 }

@@ -71,7 +71,7 @@ typedef struct moi_quantize_args {
     int64_t rows;           /* of each matrix, <= max_rows */
     moi_operand in;
     moi_result rowwise;     /* [rows, cols], blocks along cols */
-    moi_result colwise;     /* [cols, rows], the transposed matrix, blocks along rows */
+    moi_result colwise;     /* [cols, rows], the transposed matrix, blocks along rows; groups > 0: [cols, moi_ragged_cols(rows)] */
     const int64_t *offsets; /* groups + 1 ascending row offsets in device memory, first 0, last <= rows; else NULL */
 } moi_quantize_args;
 
@@ -86,8 +86,11 @@ typedef struct moi_quantize_args {
  *           E = 254 for mx32; elements are encoded as by moi_encode.
  * Shapes    in [rows, cols]; rowwise.data [rows, cols], colwise.data [cols, rows]; scales as moi_scale_bytes says:
  *           row-wise for (rows, cols, 0), column-wise for (cols, rows, groups).
+ *           groups > 0: colwise.data [cols, moi_ragged_cols(colwise, rows, groups)], every group at whole blocks: the rows
+ *           offsets[g] .. offsets[g+1] - 1 are elements block * (offsets[g] / block + g) and following of each row.
  * Requires  blk128 squares: both directions hold the same numbers.  groups > 0: column-wise only for 8-bit and plain
- *           elements, vector blocks and layouts ROW and COL; batch = 1; codes and scales that no group owns become 0.
+ *           elements, vector blocks and layouts ROW and COL; batch = 1; codes and scales that no group owns become 0, those
+ *           between a group's last row and the end of its last block too.
  *           Rows of sub-byte elements: ld * bits % 8 = 0; the spare bits of a row's last byte become 0.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED.
  * Promise   P:quantize.bits  every row gives the same bits.  P:quantize.once  both results come from one read of `in`.
@@ -245,8 +248,11 @@ typedef struct moi_ggemm_args {
  *           D [rows, n].   GROUP_K  A [m, rows], B [n, rows], both with scales for `groups` ragged groups, D [groups, m, n].
  *           GROUP_MASKED  A [groups, rows, k] and B [groups, n, k], each group's scales in one run of moi_scale_bytes(a, rows, k, 0)
  *           or (b, n, k, 0), D [groups, rows, n].
+ *           Quantised operands of GROUP_K have rows of moi_ragged_cols elements and their groups at whole blocks, as
+ *           moi_quantize_run leaves them.
  *           MN-major plain operands: A [rows, m] and B [rows, n] for GROUP_K; else B [groups, k, n].
- * Requires  no padding and no alignment of group sizes; empty groups are legal.  GROUP_K: vector blocks only.
+ * Requires  no padding and no alignment of group sizes; empty groups are legal.  GROUP_K: vector blocks only, and codes
+ *           that no group owns are 0.
  *           cuda back end: a count below 0 or above rows is taken for the nearest of both.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.   Promise  P:ggemm.bound and P:ggemm.nan as gemm. */
 MOI_API moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_desc *desc);

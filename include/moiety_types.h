@@ -145,8 +145,12 @@ MOI_API int64_t moi_row_bytes(moi_dtype dtype, int64_t cols);
 MOI_API int64_t moi_format_block(const moi_format *format);
 /* Scales per row for a reduction of `cols`: ceil(cols / block), or, where the reduction is cut into `groups` > 0 ragged
  * groups, cols / block + groups: group g, starting at element o, owns blocks from o / block + g, so that no block
- * crosses a group and no group needs padding. */
+ * crosses a group. */
 MOI_API int64_t moi_scale_blocks(const moi_format *format, int64_t cols, int64_t groups);
+/* Elements of a stored row whose reduction of `cols` is cut into `groups` ragged groups: group g's codes lie with its scales,
+ * from element block * (o / block + g) on, in a row of block * moi_scale_blocks(cols, groups); what lies between is 0.
+ * `cols` for groups = 0, and for plain formats, whose elements stay packed: group g's begin at o. */
+MOI_API int64_t moi_ragged_cols(const moi_format *format, int64_t cols, int64_t groups);
 /* Bytes of the scales of a rows x cols matrix in format->layout, padding included; 0 for plain formats, -1 where the
  * format is invalid or the size overflows. */
 MOI_API int64_t moi_scale_bytes(const moi_format *format, int64_t rows, int64_t cols, int64_t groups);

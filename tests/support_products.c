@@ -13,6 +13,15 @@ static int64_t block_of(const moit_matrix *m, int64_t l)
     return m->offsets[g] / block + g + (l - m->offsets[g]) / block;
 }
 
+/* Where element l lies in a stored row of a K-major matrix. */
+static int64_t place_of(const moit_matrix *m, int64_t l)
+{
+    int64_t block = moi_format_block(&m->format), g = 0;
+    if (!m->offsets || !block) return l;
+    while (g < m->groups && l >= m->offsets[g + 1]) g++;
+    return block * (m->offsets[g] / block + g) + l - m->offsets[g];
+}
+
 static int64_t depth_used(const moit_matrix *m) { return m->offsets ? m->offsets[m->groups] : m->depth; }
 
 static int is_square(const moi_format *f) { return f->recipe == MOI_RECIPE_BLK128 && f->block == MOI_BLOCK_SQUARE; }
@@ -29,7 +38,7 @@ static void *element(const moit_matrix *m, int64_t b, int64_t row, int64_t l, in
 {
     int turned = m->order == MOI_MN_MAJOR;
     int64_t lines = turned ? m->depth : m->rows, line = turned ? l : row;
-    *index = turned ? row : l;
+    *index = turned ? row : place_of(m, l);
     return (char *)m->data + (b * lines + line) * moi_row_bytes(m->format.elem, m->ld);
 }
 
@@ -69,7 +78,7 @@ static float random_value(const moit_matrix *m, moit_rng *rng)
 void moit_matrix_make(moit_matrix *m, moit_rng *rng)
 {
     int turned = m->order == MOI_MN_MAJOR;
-    int64_t lines = turned ? m->depth : m->rows, dense = turned ? m->rows : m->depth;
+    int64_t lines = turned ? m->depth : m->rows, dense = turned ? m->rows : moi_ragged_cols(&m->format, m->depth, m->groups);
     if (!m->batch) m->batch = 1;
     if (m->pad && moi_dtype_bits(m->format.elem) < 8) m->pad += 7 - (dense + m->pad + 7) % 8; /* rows begin on bytes */
     m->ld = dense + m->pad;
@@ -78,6 +87,8 @@ void moit_matrix_make(moit_matrix *m, moit_rng *rng)
     m->data = moit_alloc(m->data_bytes);
     m->scale = moit_alloc(m->scale_bytes);
     memset(m->data, 0xFF, (size_t)m->data_bytes);
+    for (int64_t i = 0; i < m->batch * m->rows && m->groups && moi_format_block(&m->format); i++) /* codes that no group owns */
+        memset((char *)m->data + i * moi_row_bytes(m->format.elem, m->ld), 0, (size_t)moi_row_bytes(m->format.elem, dense));
     memset(m->scale, 0xFF, (size_t)m->scale_bytes);
     m->values = calloc((size_t)(m->batch * m->rows * m->depth) + 1, sizeof(double));
     for (int64_t b = 0; b < m->batch; b++) {

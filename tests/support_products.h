@@ -9,7 +9,7 @@
 typedef enum moit_spread { MOIT_ORDINARY, MOIT_LARGE, MOIT_SMALL } moit_spread;
 
 /* `batch` matrices of rows x depth.  Whatever belongs to no element (padding, scales of no block, elements behind the last
- * offset) is filled with ones bits, which is NaN in every format that has one. */
+ * offset) is filled with ones bits, which is NaN in every format that has one; codes between ragged groups are 0. */
 typedef struct moit_matrix {
     moi_format format;
     moi_order order;

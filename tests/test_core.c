@@ -120,6 +120,8 @@ static void test_scale_sizes(void **state)
     assert_int_equal(moi_row_bytes(MOI_E2M1, 5), 3);
     assert_int_equal(moi_scale_blocks(&f, 33, 0), 2);
     assert_int_equal(moi_scale_blocks(&f, 100, 3), 6);
+    assert_int_equal(moi_ragged_cols(&f, 100, 3), 192);
+    assert_int_equal(moi_ragged_cols(&f, 100, 0), 100);
     assert_int_equal(moi_scale_bytes(&f, 130, 100, 0), 130 * 4);
     f.layout = MOI_LAYOUT_TILED;
     assert_int_equal(moi_scale_bytes(&f, 130, 160, 0), 2 * 2 * 512);

@@ -281,15 +281,17 @@ static void test_deterministic(void **state)
         }
 }
 
-/* The reference by hand: two groups cut the reduction at 33, so the second one's blocks begin at 33 / 32 + 1 = 2. */
+/* The reference by hand: two groups cut the reduction at 33, so the second one's codes and scales begin at block 33 / 32 + 1 = 2. */
 static void test_by_hand(void **state)
 {
     (void)state;
-    _Alignas(16) unsigned char a[48], b[48], sa[16] = { 127, 128, 129, 0xFF }, sb[16] = { 127, 127, 127, 0xFF };
+    _Alignas(16) unsigned char a[96], b[96], sa[16] = { 127, 128, 129, 0xFF }, sb[16] = { 127, 127, 127, 0xFF };
     _Alignas(16) float d[4] = { 0 };
     static const int64_t offsets[] = { 0, 33, 40 };
-    memset(a, 0x38, sizeof a); /* ones */
-    memset(b, 0x38, sizeof b);
+    memset(a, 0x7F, sizeof a); /* NaN, which nobody reads */
+    memset(b, 0x7F, sizeof b);
+    memset(a, 0x38, 33), memset(a + 64, 0x38, 7); /* ones */
+    memset(b, 0x38, 33), memset(b + 64, 0x38, 7);
     moi_ggemm_desc desc = MOI_GGEMM_DESC_INIT;
     desc.row = "ggemm_ref", desc.grouping = MOI_GROUP_K, desc.a = desc.b = MOI_FORMAT_MXFP8;
     desc.groups = 2, desc.max_rows = 40, desc.m = 1, desc.n = 1;

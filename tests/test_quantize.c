@@ -22,7 +22,8 @@ typedef struct fixture {
 } fixture;
 
 static int64_t stored_rows(const fixture *t, int side) { return side ? t->cols : t->rows; }
-static int64_t stored_cols(const fixture *t, int side) { return side ? t->rows : t->cols; }
+static int64_t side_cols(const fixture *t, int side) { return side ? t->rows : t->cols; }
+static int64_t stored_cols(const fixture *t, int side) { return side ? moi_ragged_cols(&t->f[1], t->rows, t->groups) : t->cols; }
 static int64_t ld_of(const fixture *t, int side) { return t->pad ? (stored_cols(t, side) + 4 * t->pad) / 4 * 4 : 0; }
 static int64_t row_bytes(const fixture *t, int side)
 {
@@ -35,7 +36,7 @@ static void make_outputs(fixture *t)
         t->data[side] = t->scale[side] = NULL;
         if (!(t->want & 1u << side)) continue;
         t->data_bytes[side] = t->batch * stored_rows(t, side) * row_bytes(t, side);
-        t->scale_bytes[side] = t->batch * moi_scale_bytes(&t->f[side], stored_rows(t, side), stored_cols(t, side), side ? t->groups : 0);
+        t->scale_bytes[side] = t->batch * moi_scale_bytes(&t->f[side], stored_rows(t, side), side_cols(t, side), side ? t->groups : 0);
         t->data[side] = moit_alloc(t->data_bytes[side]);
         t->scale[side] = moit_alloc(t->scale_bytes[side]);
         memset(t->data[side], 0x5A, (size_t)t->data_bytes[side]);
@@ -115,7 +116,7 @@ typedef struct box { int64_t r0, r1, c0, c1, srow, sblock; } box; /* a block and
 
 static int box_of(const fixture *t, int side, int64_t r, int64_t c, box *b)
 {
-    int64_t w = moi_format_block(&t->f[side]), g = 0, start = 0, end = stored_cols(t, side);
+    int64_t w = moi_format_block(&t->f[side]), g = 0, start = 0, end = side_cols(t, side);
     if (side && t->groups) {
         while (g < t->groups && c >= t->offsets[g + 1]) g++;
         if (g == t->groups) return 0;
@@ -162,23 +163,20 @@ static unsigned int expected_code(const moi_format *f, double scale, float v)
 static void check_definition(const fixture *t, int side)
 {
     const moi_format *f = &t->f[side];
-    int64_t rows = stored_rows(t, side), cols = stored_cols(t, side), srows = moii_scale_rows(f, rows);
+    int64_t rows = stored_rows(t, side), cols = side_cols(t, side), srows = moii_scale_rows(f, rows);
     int64_t blocks = moi_scale_blocks(f, cols, side ? t->groups : 0), bits = moi_dtype_bits(f->elem);
     struct { int64_t batch; box b; double scale; } known[32] = { { 0 } }; /* by block: the last one computed */
     for (int64_t i = 0; i < t->batch; i++)
         for (int64_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < cols; c++) {
                 char *row = (char *)t->data[side] + (i * rows + r) * row_bytes(t, side);
-                unsigned int code = moii_code_load((int)bits, row, c);
                 box b;
                 if (!moi_format_block(f)) {
-                    assert_int_equal(code, moii_code_encode(f->elem, value_at(t, side, i, r, c)));
+                    assert_int_equal(moii_code_load((int)bits, row, c), moii_code_encode(f->elem, value_at(t, side, i, r, c)));
                     continue;
                 }
-                if (!box_of(t, side, r, c, &b)) {
-                    assert_int_equal(code, 0);
-                    continue;
-                }
+                if (!box_of(t, side, r, c, &b)) continue; /* check_unowned */
+                unsigned int code = moii_code_load((int)bits, row, b.sblock * moi_format_block(f) + c - b.c0);
                 char *scales = (char *)t->scale[side] + i * t->scale_bytes[side] / t->batch;
                 moi_dtype st = f->recipe == MOI_RECIPE_MX32 ? MOI_E8M0 : MOI_F32;
                 float got = moi_decode(st, scales, moi_scale_index(f->layout, st, b.srow, b.sblock, srows, blocks));
@@ -192,6 +190,19 @@ static void check_definition(const fixture *t, int side)
                 if (code != expect)
                     fail_msg("%s code of %a: got 0x%x, want 0x%x", moi_dtype_name(f->elem), (double)value_at(t, side, i, r, c), code, expect);
             }
+}
+
+/* Codes that no group owns, of a group's last block or of blocks between and behind the groups, are 0. */
+static void check_unowned(const fixture *t)
+{
+    int64_t width = moi_format_block(&t->f[1]), stored = stored_cols(t, 1);
+    for (int64_t r = 0; r < t->cols; r++) {
+        const unsigned char *row = (const unsigned char *)t->data[1] + r * row_bytes(t, 1);
+        for (int64_t c = 0, g = -1; c < stored; c++) {
+            while (g + 1 < t->groups && c >= width * (t->offsets[g + 1] / width + g + 1)) g++;
+            if (g < 0 || c >= width * (t->offsets[g] / width + g) + t->offsets[g + 1] - t->offsets[g]) assert_int_equal(row[c], 0);
+        }
+    }
 }
 
 /* ---- tables ---- */
@@ -305,7 +316,7 @@ static void test_groups(void **state)
         make_input(&ref, (uint64_t)k, k % 3 == 0);
         make_outputs(&ref);
         quantize(&ref, "quantize_ref");
-        if (which < 4) check_definition(&ref, 1);
+        if (which < 4) check_definition(&ref, 1), check_unowned(&ref);
         if (ref.want & 1) check_definition(&ref, 0);
         for (int r = 0; moit_any_row("quantize", r); r++) {
             fixture out = ref;
@@ -385,8 +396,8 @@ static void test_long_groups(void **state)
     }
 }
 
-/* Scales between the groups and behind the last are 0, so that the bytes are the same each time. */
-static void test_unowned_scales(void **state)
+/* Codes and scales between the groups and behind the last are 0, so that the bytes are the same each time. */
+static void test_unowned(void **state)
 {
     (void)state;
     static const int64_t offsets[] = { 0, 1, 1, 40 };
@@ -403,6 +414,11 @@ static void test_unowned_scales(void **state)
         static const unsigned char want[] = { 119, 0, 119, 119, 0, 0, 119, 0, 119, 119, 0, 0 }; /* groups own blocks 0; 1..; 2 and 3 */
         assert_int_equal(t.scale_bytes[1], sizeof want);
         assert_memory_equal(t.scale[1], want, sizeof want);
+        assert_int_equal(t.data_bytes[1], 2 * 6 * 32);
+        for (int i = 0; i < 2 * 6 * 32; i++) { /* 1 row in block 0, none in 1, 32 and 7 in 2 and 3 */
+            int at = i % (6 * 32), owned = at == 0 || (at >= 64 && at < 64 + 39);
+            assert_int_equal(((unsigned char *)t.data[1])[i], owned ? 0x78 : 0);
+        }
         free_outputs(&t);
         moit_free(t.x);
     }
@@ -484,7 +500,7 @@ static void test_errors(void **state)
 
     static const int64_t late[] = { 1, 2, 3 }, down[] = { 0, 9, 8 }, beyond[] = { 0, 9, 65 }, fine[] = { 0, 9, 64 };
     float *x = moit_alloc(64 * 32 * 4);
-    unsigned char *q = moit_alloc(64 * 32), *s = moit_alloc(64 * 32), *qt = moit_alloc(64 * 32), *st = moit_alloc(64 * 32);
+    unsigned char *q = moit_alloc(64 * 32), *s = moit_alloc(64 * 32), *qt = moit_alloc(128 * 32), *st = moit_alloc(64 * 32);
     moi_quantize_args ok = { .size = sizeof ok, .rows = 64, .in = { x, NULL, 0 }, .rowwise = { q, s, 0 }, .colwise = { qt, st, 0 }, .offsets = fine }, a;
     for (int64_t i = 0; i < 64 * 32; i++) x[i] = 1;
     memset(q, 0x5A, 64 * 32);
@@ -499,7 +515,7 @@ static void test_errors(void **state)
     RUN(MOI_ERR_ARG, "in: data is NULL", a.in.data = NULL);
     RUN(MOI_ERR_ALIGN, "in: data must be aligned", a.in.data = x + 1);
     RUN(MOI_ERR_ARG, "rowwise: scale is NULL", a.rowwise.scale = NULL);
-    RUN(MOI_ERR_SHAPE, "colwise: ld must be 0 or >= 64, got 63", a.colwise.ld = 63);
+    RUN(MOI_ERR_SHAPE, "colwise: ld must be 0 or >= 128, got 64", a.colwise.ld = 64);
     for (int i = 0; i < 64 * 32; i++) assert_int_equal(q[i], 0x5A); /* refused calls wrote nothing */
     moit_ok(moi_quantize_run(plan, &ok, NULL, 0, NULL));
     moi_plan_free(plan);
@@ -511,7 +527,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden), cmocka_unit_test(test_formats), cmocka_unit_test(test_directions),
         cmocka_unit_test(test_groups), cmocka_unit_test(test_eight_bits), cmocka_unit_test(test_long_groups),
-        cmocka_unit_test(test_unowned_scales), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_unowned), cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

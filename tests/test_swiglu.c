@@ -156,7 +156,8 @@ typedef struct results { moi_result row, col; int64_t row_data, row_scale, col_d
 static results results_of(const fused *c, int64_t cols)
 {
     results r = { .row_data = c->rows * moi_row_bytes(c->row.elem, cols), .row_scale = moi_scale_bytes(&c->row, c->rows, cols, 0),
-                  .col_data = cols * moi_row_bytes(c->col.elem, c->rows), .col_scale = moi_scale_bytes(&c->col, cols, c->rows, c->groups) };
+                  .col_data = cols * moi_row_bytes(c->col.elem, moi_ragged_cols(&c->col, c->rows, c->groups)),
+                  .col_scale = moi_scale_bytes(&c->col, cols, c->rows, c->groups) };
     r.row = (moi_result){ moit_alloc(r.row_data), moit_alloc(r.row_scale), 0 };
     r.col = (moi_result){ moit_alloc(r.col_data), moit_alloc(r.col_scale), 0 };
     return r;

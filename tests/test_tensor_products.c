@@ -63,7 +63,7 @@ static bool experts(const job *j) { return j->grouping == MOI_GROUP_M || j->grou
 static void open_operands(job *j, moit_rng *rng)
 {
     bool by_depth = j->grouping == MOI_GROUP_K;
-    if (by_depth) j->rows = (j->rows + 15) / 16 * 16; /* pitch of plain operands; others may lie anywhere */
+    if (by_depth) j->rows = (j->rows + 15) / 16 * 16; /* pitch of plain operands */
     j->a.rows = experts(j) ? j->rows : j->m, j->a.depth = by_depth ? j->rows : j->k;
     j->b.rows = j->n, j->b.depth = j->a.depth;
     if (experts(j)) j->b.batch = j->groups;
@@ -103,7 +103,7 @@ static void choose(job *j, int grouping, moit_rng *rng)
         if (j->a.order) j->m = (j->m + 7) / 8 * 8;
         if (j->b.order) j->n = (j->n + 7) / 8 * 8;
         j->a.pad = 8 * below(rng, 3), j->b.pad = 8 * below(rng, 3);
-    } else if (grouping != MOI_GROUP_K) j->a.pad = 16 * below(rng, 3), j->b.pad = 16 * below(rng, 3);
+    } else j->a.pad = 16 * below(rng, 3), j->b.pad = 16 * below(rng, 3);
     if (grouping == DENSE && j->a.format.recipe == MOI_RECIPE_MX32) j->mx = (moi_mx_scales)below(rng, 3);
     if (!below(rng, 3)) j->sm_limit = 1 + (int32_t)below(rng, 40);
     j->overlap = below(rng, 2);

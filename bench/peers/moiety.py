@@ -107,6 +107,8 @@ lib.moi_plan_row.restype = c.c_char_p
 lib.moi_ctx_describe.restype = c.c_char_p
 lib.moi_scale_bytes.restype = c.c_int64
 lib.moi_scale_bytes.argtypes = [c.c_void_p, c.c_int64, c.c_int64, c.c_int64]
+lib.moi_ragged_cols.restype = c.c_int64
+lib.moi_ragged_cols.argtypes = [c.c_void_p, c.c_int64, c.c_int64]
 lib.moi_plan_workspace_bytes.restype = c.c_int64
 lib.moi_quantize_run.argtypes = [c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_void_p]
 lib.moi_route_run.argtypes = lib.moi_quantize_run.argtypes
@@ -151,9 +153,11 @@ class Quantize:
         self.row = lib.moi_plan_row(self.plan).decode()
         sizes = [lib.moi_scale_bytes(c.byref(fmt), rows, cols, 0), lib.moi_scale_bytes(c.byref(fmt), cols, rows, groups)]
         self.data = [torch.empty(batch * rows, cols, dtype=torch.uint8, device="cuda") if want & ROWWISE else None,
-                     torch.empty(batch * cols, rows, dtype=torch.uint8, device="cuda") if want & COLWISE else None]
+                     torch.empty(batch * cols, lib.moi_ragged_cols(c.byref(fmt), rows, groups), dtype=torch.uint8, device="cuda")
+                     if want & COLWISE else None]
         self.scale = [torch.empty(batch * s, dtype=torch.uint8, device="cuda") if d is not None else None for s, d in zip(sizes, self.data)]
-        self.bytes = x.numel() * x.element_size() + sum(t.numel() for t in self.data + self.scale if t is not None)
+        codes = sum(batch * rows * cols for d in self.data if d is not None)  # not what lies between groups
+        self.bytes = x.numel() * x.element_size() + codes + sum(t.numel() for t in self.scale if t is not None)
         ptr = lambda t: None if t is None else t.data_ptr()
         self.args = QuantizeArgs(size=c.sizeof(QuantizeArgs), rows=rows, input=Operand(x.data_ptr(), None, 0),
                                  rowwise=Operand(ptr(self.data[0]), ptr(self.scale[0]), 0), colwise=Operand(ptr(self.data[1]), ptr(self.scale[1]), 0),
@@ -186,11 +190,12 @@ class Swiglu:
         self.run = lib.moi_swiglu_run if d_act is None else lib.moi_swiglu_backward_run
         sizes = [lib.moi_scale_bytes(c.byref(fmt), rows, cols, 0), lib.moi_scale_bytes(c.byref(fmt), cols, rows, groups)]
         self.data = [torch.empty(rows, cols, dtype=torch.uint8, device="cuda") if want & ROWWISE else None,
-                     torch.empty(cols, rows, dtype=torch.uint8, device="cuda") if want & COLWISE else None]
+                     torch.empty(cols, lib.moi_ragged_cols(c.byref(fmt), rows, groups), dtype=torch.uint8, device="cuda") if want & COLWISE else None]
         self.scale = [torch.empty(s, dtype=torch.uint8, device="cuda") if d is not None else None for s, d in zip(sizes, self.data)]
         self.plain = torch.empty(rows, cols, dtype=torch.bfloat16, device="cuda") if keep else None
         self.workspace = torch.empty(lib.moi_plan_workspace_bytes(self.plan), dtype=torch.uint8, device="cuda")
-        self.bytes = sum(t.numel() * t.element_size() for t in [gate_up, d_act, self.plain] + self.data + self.scale if t is not None)
+        codes = sum(rows * cols for d in self.data if d is not None)
+        self.bytes = codes + sum(t.numel() * t.element_size() for t in [gate_up, d_act, self.plain] + self.scale if t is not None)
         self.args = SwigluArgs(size=c.sizeof(SwigluArgs), rows=rows, gate_up=Operand(gate_up.data_ptr(), None, 0), plain=pointer(self.plain),
                                rowwise=Operand(pointer(self.data[0]), pointer(self.scale[0]), 0),
                                colwise=Operand(pointer(self.data[1]), pointer(self.scale[1]), 0), d_act=pointer(d_act), offsets=pointer(offsets))

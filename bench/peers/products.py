@@ -34,7 +34,13 @@ class Matrix:
 
     def codes(self):
         """[batch * rows, cols] in the element's own type"""
-        return self.data.view(ELEM[self.fmt.elem]).view(-1, self.cols)
+        if self.cuts is None:
+            return self.data.view(ELEM[self.fmt.elem]).view(-1, self.cols)
+        size, start = 128 if self.fmt.recipe == m.RECIPE_BLK128 else 32, torch.tensor(self.cuts, device=self.data.device)
+        t = torch.arange(self.cols, device=self.data.device)
+        g = torch.searchsorted(start, t, right=True) - 1
+        place = (start[g] // size + g) * size + t - start[g]
+        return self.data.view(self.rows, -1)[:, place].view(ELEM[self.fmt.elem])
 
     def block_of(self):
         """which scale of a row each column takes"""

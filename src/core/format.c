@@ -88,6 +88,12 @@ int64_t moi_scale_blocks(const moi_format *f, int64_t cols, int64_t groups)
     return groups > 0 ? cols / block + groups : moii_ceil_div(cols, block);
 }
 
+int64_t moi_ragged_cols(const moi_format *f, int64_t cols, int64_t groups)
+{
+    int64_t block = moi_format_block(f);
+    return block == 0 || groups <= 0 ? cols : moii_mul(moi_scale_blocks(f, cols, groups), block);
+}
+
 int64_t moii_scale_rows(const moi_format *f, int64_t rows)
 {
     return f->recipe == MOI_RECIPE_BLK128 && f->block == MOI_BLOCK_SQUARE ? moii_ceil_div(rows, MOII_BLK) : rows;

@@ -42,6 +42,12 @@ static inline int64_t moii_ld_bytes(const moi_format *format, int64_t ld, int64_
 {
     return moi_row_bytes(format->elem, ld ? ld : cols);
 }
+/* Where the codes of ragged group `group` begin in a stored row, `offset` being that of its first row. */
+static inline int64_t moii_ragged_start(const moi_format *format, int64_t offset, int64_t group)
+{
+    int64_t block = moi_format_block(format);
+    return block ? block * (offset / block + group) : offset;
+}
 bool moii_aligned(const void *p, int64_t to);
 
 #endif

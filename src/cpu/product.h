@@ -15,13 +15,15 @@ typedef struct moii_view {
     moii_scales scales;
     int64_t block;             /* elements per scale along the reduction, 0 for plain formats */
     int64_t first, first_block; /* the group's first element and its block: blocks count from there */
+    int64_t shift;             /* by how much elements lie further along their row: ragged groups begin at whole blocks */
 } moii_view;
 
 /* `groups` > 0: the reduction is cut into that many ragged groups (moi_scale_blocks). */
 static inline moii_view moii_view_of(const moi_format *f, moi_order order, const moi_operand *o, int64_t rows, int64_t depth, int64_t groups)
 {
     bool turned = order == MOI_MN_MAJOR;
-    return (moii_view){ .format = f, .data = o->data, .ld_bytes = moii_ld_bytes(f, o->ld, turned ? rows : depth), .mn_major = turned,
+    int64_t line = turned ? rows : moi_ragged_cols(f, depth, groups);
+    return (moii_view){ .format = f, .data = o->data, .ld_bytes = moii_ld_bytes(f, o->ld, line), .mn_major = turned,
                         .scales = moii_scales_of(f, o->scale, rows, depth, groups), .block = moi_format_block(f) };
 }
 
@@ -38,6 +40,7 @@ static inline moii_view moii_view_group(moii_view v, int64_t group, int64_t offs
 {
     v.first = offset;
     v.first_block = v.block ? offset / v.block + group : 0;
+    v.shift = moii_ragged_start(v.format, offset, group) - offset;
     return v;
 }
 

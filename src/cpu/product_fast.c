@@ -59,7 +59,7 @@ typedef struct panel { const float *data; int64_t ld; bool mn_major; } panel;
 static panel panel_of(const moii_isa *isa, const moii_view *v, int64_t r0, int64_t r1, int64_t l0, int64_t l1, float *scales, float *out)
 {
     moi_dtype elem = v->format->elem;
-    int64_t from = v->mn_major ? l0 : r0, to = v->mn_major ? l1 : r1, first = v->mn_major ? r0 : l0;
+    int64_t from = v->mn_major ? l0 : r0, to = v->mn_major ? l1 : r1, first = v->mn_major ? r0 : l0 + v->shift;
     int64_t count = v->mn_major ? r1 - r0 : l1 - l0, ld = count + ROW_GAP; /* the gap keeps rows out of one cache set */
     if (direct(v->format))
         return (panel){ (const float *)(const void *)(v->data + from * v->ld_bytes) + first, v->ld_bytes / 4, v->mn_major };

@@ -37,8 +37,8 @@ static inline float moii_view_get(const moii_view *v, int64_t r, int64_t c)
     return moi_decode(v->dtype, v->data, v->transposed ? c * v->ld + r : r * v->ld + c);
 }
 
-/* One quantised (or plain) result: rows x cols as it is stored, blocks along its columns, cut at offsets[1 .. groups - 1]
- * where groups > 0.  What no group owns becomes 0. */
+/* One quantised (or plain) result: rows x cols, blocks along its columns, cut at offsets[1 .. groups - 1] where groups > 0:
+ * rows then have moi_ragged_cols as they are stored.  What no group owns becomes 0. */
 typedef struct moii_side {
     moii_view in;
     const moi_format *format;

@@ -119,7 +119,7 @@ static void quantize_tile(const job *j, int64_t batch, strip s, int64_t chunk, i
     if (j->narrow) copy_tile(&t, j->odd, copy);
     if (j->want & MOI_WANT_ROWWISE) moii_tile_rowwise(&t, &row);
     if (j->want & MOI_WANT_COLWISE && s.owned) moii_tile_colwise(&t, &col, s.block);
-    else if (j->want & MOI_WANT_COLWISE) moii_tile_clear(&t, &col);
+    else if (j->want & MOI_WANT_COLWISE && !col.width) moii_tile_clear(&t, &col);
 }
 
 /* Some strips of one chunk: the column-wise result then grows by more than a strip while its pages are at hand. */
@@ -160,6 +160,21 @@ static void quantize_pass(job *j, uint32_t want, bool ragged, int threads)
     }
 }
 
+/* Codes behind the last row of each group: the rest of its last block, and blocks that no group owns. */
+static void fill_codes(const moii_sink *s, const job *j, int64_t groups, int threads)
+{
+    const int64_t *o = j->a->offsets;
+    if (!s->width || !s->data || !groups) return;
+    int64_t length = moi_ragged_cols(s->format, s->cols, groups);
+#pragma omp parallel for num_threads(threads) schedule(static) if (groups * s->rows >= 1 << 14)
+    for (int64_t r = 0; r < s->rows; r++)
+        for (int64_t g = 0; g < groups; g++) {
+            int64_t end = moii_ragged_start(s->format, o[g], g) + o[g + 1] - o[g];
+            int64_t next = g + 1 < groups ? moii_ragged_start(s->format, o[g + 1], g + 1) : length;
+            memset(s->data + r * s->stride + end, 0, (size_t)(next - end));
+        }
+}
+
 /* Layout padding, and the scale blocks that no group owns. */
 static void fill_scales(const moii_sink *sink, const job *j, int64_t groups, int threads)
 {
@@ -188,7 +203,7 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     j.row.stream = j.col.stream = d->batch * a->rows * d->cols >= LARGE;
     bool ragged = d->groups && d->want & MOI_WANT_COLWISE;
     if (d->want & MOI_WANT_ROWWISE) fill_scales(&j.row, &j, 0, threads);
-    if (d->want & MOI_WANT_COLWISE) fill_scales(&j.col, &j, d->groups, threads);
+    if (d->want & MOI_WANT_COLWISE) fill_scales(&j.col, &j, d->groups, threads), fill_codes(&j.col, &j, d->groups, threads);
     /* square blocks cannot be cut where groups are */
     if (ragged && d->want & MOI_WANT_ROWWISE && j.row.width && d->rowwise.block == MOI_BLOCK_SQUARE) {
         quantize_pass(&j, MOI_WANT_ROWWISE, false, threads);

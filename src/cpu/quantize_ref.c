@@ -7,7 +7,7 @@
 #include "quantize_block.h"
 #include "scales.h"
 
-/* Rows r0..r1-1, columns c0..c1-1 of the side share one scale, at (srow, sblock). */
+/* Rows r0..r1-1, columns c0..c1-1 of the side share one scale, at (srow, sblock); codes lie where it does. */
 static void quantize_block(const moii_side *s, const moii_scales *scales, char *data, int64_t stride, int64_t r0, int64_t r1,
                            int64_t c0, int64_t c1, int64_t sblock)
 {
@@ -18,9 +18,10 @@ static void quantize_block(const moii_side *s, const moii_scales *scales, char *
     moii_block block = moii_block_of(f, amax);
     moii_scale_put(scales, s->scale, r0 / scales->row_div, sblock, block.scale);
     int bits = moii_dtype(f->elem)->bits;
+    int64_t to = sblock * moi_format_block(f) - c0;
     for (int64_t r = r0; r < r1; r++)
         for (int64_t c = c0; c < c1; c++)
-            moii_code_store(bits, data + r * stride, c, moii_block_encode(f, block, moii_view_get(&s->in, r, c)));
+            moii_code_store(bits, data + r * stride, to + c, moii_block_encode(f, block, moii_view_get(&s->in, r, c)));
 }
 
 static void quantize_scaled(const moii_side *s, char *data, int64_t stride, const int64_t *offsets, int64_t groups)
@@ -42,11 +43,11 @@ static void quantize_scaled(const moii_side *s, char *data, int64_t stride, cons
 
 void moii_quantize_side_ref(const moii_side *s)
 {
-    int64_t whole[2] = { 0, s->cols }, stride = moii_ld_bytes(s->format, s->ld, s->cols);
+    int64_t stored = moi_ragged_cols(s->format, s->cols, s->groups), whole[2] = { 0, s->cols }, stride = moii_ld_bytes(s->format, s->ld, stored);
     const int64_t *offsets = s->groups ? s->offsets : whole;
     int64_t groups = s->groups ? s->groups : 1;
     char *data = s->data;
-    for (int64_t r = 0; s->cols && r < s->rows; r++) memset(data + r * stride, 0, (size_t)moi_row_bytes(s->format->elem, s->cols));
+    for (int64_t r = 0; data && r < s->rows; r++) memset(data + r * stride, 0, (size_t)moi_row_bytes(s->format->elem, stored));
     if (!moii_format_plain(s->format)) {
         if (s->scale) quantize_scaled(s, data, stride, offsets, groups);
         return;
@@ -68,7 +69,7 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
         const moi_result *out = t ? &a->colwise : &a->rowwise;
         moii_side s = { { a->in.data, d->in, ld, t }, f, t ? d->cols : a->rows, t ? a->rows : d->cols,
                         t ? d->groups : 0, a->offsets, out->data, out->scale, out->ld };
-        int64_t data_bytes = s.rows * moii_ld_bytes(f, s.ld, s.cols), scale_bytes = moi_scale_bytes(f, s.rows, s.cols, s.groups);
+        int64_t data_bytes = s.rows * moii_ld_bytes(f, s.ld, moi_ragged_cols(f, s.cols, s.groups)), scale_bytes = moi_scale_bytes(f, s.rows, s.cols, s.groups);
         for (int64_t i = 0; i < d->batch; i++) {
             moii_quantize_side_ref(&s);
             if (s.in.data) s.in.data = (const char *)s.in.data + in_bytes;

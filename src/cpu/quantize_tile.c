@@ -12,7 +12,8 @@ moii_sink moii_sink_of(const moi_format *f, const moi_result *out, int64_t rows,
 {
     const moii_dtype_info *info = moii_dtype(f->elem);
     moii_sink s = { .format = f, .codec = moii_codec_of(f->elem), .rule = info->rule, .rows = rows, .cols = cols, .data = out->data,
-                    .scale = out->scale, .stride = moii_ld_bytes(f, out->ld, cols), .width = moi_format_block(f), .bits = info->bits };
+                    .scale = out->scale, .stride = moii_ld_bytes(f, out->ld, moi_ragged_cols(f, cols, groups)), .width = moi_format_block(f),
+                    .bits = info->bits };
     s.codec.pow2 = moii_sink_takes_odd(f);
     s.tiny = ((unsigned int)(s.codec.bias + s.codec.mantissa_bits + 1 + info->rule.emax) << 23) - 1;
     s.scales = moii_scales_of(f, out->scale, rows, cols, groups);
@@ -156,12 +157,13 @@ static void vector_rows(const moii_tile *t, const moii_sink *s)
 
 /* ---- down columns: codes of the tile, one per byte, then turned ---- */
 
-static void store_turned(const moii_tile *t, const moii_sink *s, const unsigned char *turned)
+/* to: of a stored row, where the tile's first codes go. */
+static void store_turned(const moii_tile *t, const moii_sink *s, int64_t to, const unsigned char *turned)
 {
     int64_t rows = t->x.rows, cols = t->x.cols;
-    if (s->bits == 8) t->loops->copy(turned, MOII_TILE, cols, rows, (unsigned char *)place(s, t->c0, t->r0), s->stride, s->stream);
+    if (s->bits == 8) t->loops->copy(turned, MOII_TILE, cols, rows, (unsigned char *)place(s, t->c0, to), s->stride, s->stream);
     else
-        for (int64_t c = 0; c < cols; c++) pack(turned + c * MOII_TILE, rows, s->bits, (unsigned char *)place(s, t->c0 + c, t->r0));
+        for (int64_t c = 0; c < cols; c++) pack(turned + c * MOII_TILE, rows, s->bits, (unsigned char *)place(s, t->c0 + c, to));
 }
 
 static void redo_cols(const moii_tile *t, const moii_sink *s, int64_t r, int64_t rows, const unsigned int *amax, moii_scale_run *scales,
@@ -213,7 +215,7 @@ void moii_turned_add(const moii_tile *t, const moii_sink *s, int64_t row, moii_t
 void moii_turned_store(const moii_tile *t, const moii_sink *s, int64_t block, const moii_turned *turned)
 {
     store_col_scales(t, s, turned->scales, block, moii_ceil_div(t->x.rows, s->width));
-    store_turned(t, s, turned->codes);
+    store_turned(t, s, block * s->width, turned->codes);
 }
 
 static void vector_cols(const moii_tile *t, const moii_sink *s, int64_t block)
@@ -245,7 +247,7 @@ static void square(const moii_tile *t, const moii_sink *s, bool turned)
     if (!turned) return;
     unsigned char across[MOII_TILE_VALUES];
     t->loops->transpose(codes, MOII_TILE, t->x.rows, t->x.cols, across, MOII_TILE);
-    store_turned(t, s, across);
+    store_turned(t, s, t->r0, across);
 }
 
 /* ---- plain results ---- */

@@ -51,7 +51,7 @@ typedef struct moii_tile {
 
 /* At most 128 rows and MOII_TILE_VALUES values; squares: 128 columns. */
 void moii_tile_rowwise(const moii_tile *tile, const moii_sink *sink);
-/* At most 128 rows and columns.  `block`: the scale block of the tile's first row, r0 / width unless ragged. */
+/* At most 128 rows and columns.  `block`: the scale block of the tile's first row, r0 / width unless ragged; codes lie with scales. */
 void moii_tile_colwise(const moii_tile *tile, const moii_sink *sink, int64_t block);
 /* The same for vectors in pieces, so that each can be read, quantised and turned while it is in the nearest cache: a piece of
  * whole blocks (or the last rows) from row `row` of the tile, then all of it to its place. */
@@ -61,7 +61,7 @@ typedef struct moii_turned {
 } moii_turned;
 void moii_turned_add(const moii_tile *piece, const moii_sink *sink, int64_t row, moii_turned *turned);
 void moii_turned_store(const moii_tile *tile, const moii_sink *sink, int64_t block, const moii_turned *turned);
-/* Zero codes where moii_tile_colwise would write codes. */
+/* Zeros where moii_tile_colwise would write plain elements. */
 void moii_tile_clear(const moii_tile *tile, const moii_sink *sink);
 
 #endif

@@ -62,7 +62,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     return moii_tensor_launch(plan, "ggemm run", &r, workspace, stream);
 }
 
-static const moii_kernel *const kernels[] = { &kernel, &moii_pack_kernel, NULL };
+static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_ggemm_sm90 = {
     .name = "ggemm_sm90", .op = MOII_OP_GGEMM, .backend = MOI_BACKEND_CUDA,

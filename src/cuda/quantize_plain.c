@@ -47,10 +47,9 @@ static moi_status plan_it(moi_plan *plan)
 static void pad_scales(quantize_plain_args *a, const moi_format *f)
 {
     a->unit_rows = a->scale_rows;
-    a->padded_blocks = a->blocks;
-    if (f->layout == MOI_LAYOUT_TILED) a->unit_rows = moii_round_up(a->unit_rows, 128), a->padded_blocks = moii_round_up(a->blocks, 4);
+    a->cells = a->blocks;
+    if (f->layout == MOI_LAYOUT_TILED) a->unit_rows = moii_round_up(a->unit_rows, 128), a->cells = moii_round_up(a->blocks, 4);
     if (f->layout == MOI_LAYOUT_COL) a->unit_rows = moii_round_up(a->unit_rows, a->wide ? 4 : 16);
-    a->cells = a->padded_blocks + (a->groups ? moii_ceil_div(a->cols, a->width) : 0);
 }
 
 static quantize_plain_args args_of(const moi_quantize_desc *d, const moi_quantize_args *in, bool transposed)
@@ -67,7 +66,7 @@ static quantize_plain_args args_of(const moi_quantize_desc *d, const moi_quantiz
     a.groups = transposed ? d->groups : 0;
     a.in_ld = in->in.ld ? in->in.ld : d->cols;
     a.in_bytes = in->rows * moi_row_bytes(d->in, a.in_ld);
-    a.data_stride = moii_ld_bytes(f, out->ld, a.cols);
+    a.data_stride = moii_ld_bytes(f, out->ld, moi_ragged_cols(f, a.cols, a.groups));
     a.data_bytes = a.rows * a.data_stride;
     a.width = plain ? PLAIN_WIDTH : (int)moi_format_block(f);
     a.width_bits = a.width == MOII_MX_BLOCK ? 5 : 7;

@@ -65,7 +65,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
-typedef struct state { moii_gpu_kernel kernel; int units, blocks_at_once; bool ragged; } state;
+typedef struct state { moii_gpu_kernel kernel; int units, down; bool ragged; } state;
 
 static void unplan(moi_plan *plan) { free(plan->state); }
 
@@ -80,21 +80,11 @@ static moi_status plan_it(moi_plan *plan)
     if (d->want & MOI_WANT_ROWWISE) s.row_kind = moii_tile8_kind(&d->rowwise), s.row_elem = (int)d->rowwise.elem;
     if (d->want & MOI_WANT_COLWISE) s.col_kind = moii_tile8_kind(&d->colwise), s.col_elem = (int)d->colwise.elem;
     s.ragged = s.col_kind != TILE_NONE && d->groups > 0;
-    k->units = QUANTIZE_SM90_UNITS(s.bf16, s.row_kind, s.col_kind, s.ragged), k->blocks_at_once = s.bf16 ? 3 : 2, k->ragged = s.ragged;
+    k->units = QUANTIZE_SM90_UNITS(s.bf16, s.row_kind, s.col_kind, s.ragged), k->down = QUANTIZE_SM90_DOWN(s.bf16, s.row_kind, s.col_kind, s.ragged);
+    k->ragged = s.ragged;
     k->kernel.kernel = &kernel;
-    k->kernel.shared_bytes = QUANTIZE_SM90_SLOTS(s.bf16, s.ragged) * TILE8_SLOT_BYTES;
     defines_for(&s, k->kernel.defines);
     return moii_gpu_prepare(plan->ctx, &k->kernel, 1);
-}
-
-/* With groups a block makes some strips, one below the other: neither so few that columns leave in pieces, nor so many that what blocks write at
- * a time lies far apart. */
-static int64_t depth_of(const moi_plan *plan, int64_t strips, int64_t across)
-{
-    enum { DEEP = 32, BEST = 16 };
-    const state *k = plan->state;
-    int64_t depth = moii_tile8_depth(strips, across, (int64_t)moii_gpu_of(plan->ctx)->sms * k->blocks_at_once);
-    return depth > DEEP ? BEST : depth;
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -110,12 +100,11 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, a.rows, a.cols, 0);
     if (d->want & MOI_WANT_COLWISE) a.col = moii_tile8_side(&d->colwise, &in->colwise, a.cols, a.rows, a.groups);
     const state *k = plan->state;
-    int64_t across = moii_ceil_div(a.cols, MOII_TILE), strips = moii_tile8_strips(a.rows, a.groups);
-    int64_t depth = k->ragged ? depth_of(plan, strips, across) : k->units;
-    a.strips = (unsigned int)strips, a.depth = (unsigned int)depth, a.across = (unsigned int)across, a.batch = (unsigned int)d->batch;
+    int64_t across = moii_ceil_div(a.cols, MOII_TILE), strips = moii_tile8_strips(a.rows, a.groups, k->units * k->down);
+    a.across = (unsigned int)across, a.batch = (unsigned int)d->batch;
     set_divisor(across, &a.across_magic, &a.across_shift);
-    moii_gpu_launch launch = { .grid = { (d->batch * moii_ceil_div(strips, depth) + k->ragged) * across }, .threads = k->units * MOII_TILE_THREADS,
-                               .shared_bytes = k->kernel.shared_bytes };
+    moii_gpu_launch launch = { .grid = { (d->batch * strips + k->ragged) * across * k->down }, .threads = k->units * MOII_TILE_THREADS,
+                               .cluster = k->down > 1 ? k->down : 0 };
     return moii_gpu_run(plan, &k->kernel, &launch, &a, stream);
 }
 

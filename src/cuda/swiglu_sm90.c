@@ -100,7 +100,7 @@ static int64_t depth_of(const moi_plan *plan, int64_t strips, int64_t stripes)
 {
     enum { BLOCKS_AT_ONCE = 2, DEEP = 16, BEST = 2 };
     int64_t depth = moii_tile8_depth(strips, stripes, (int64_t)moii_gpu_of(plan->ctx)->sms * BLOCKS_AT_ONCE);
-    return depth > DEEP && !plan->desc.swiglu.groups ? BEST : depth;
+    return depth > DEEP ? BEST : depth;
 }
 
 static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bool backward, moi_stream stream)
@@ -116,7 +116,7 @@ static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bo
     if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, in->rows, columns, 0);
     if (d->want & MOI_WANT_COLWISE) a.col = moii_tile8_side(&d->colwise, &in->colwise, columns, in->rows, a.cut.groups);
     if (in->rows == 0 && !a.cut.groups) return MOI_OK;
-    int64_t strips = moii_tile8_strips(in->rows, a.cut.groups), stripes = d->width / MOII_TILE, depth = depth_of(plan, strips, stripes);
+    int64_t strips = moii_tile8_strips(in->rows, a.cut.groups, 1), stripes = d->width / MOII_TILE, depth = depth_of(plan, strips, stripes);
     int64_t parts = moii_ceil_div(strips, depth);
     a.strips = (unsigned int)strips;
     a.apart = (unsigned int)(a.cut.groups ? depth : 1), a.step = (unsigned int)(a.cut.groups ? 1 : parts);

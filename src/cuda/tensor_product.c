@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "format.h"
-#include "kernels/pack_sm90_args.h"
 #include "kernels/widen_sm90_args.h"
 
 _Static_assert(PRODUCT_BF16 == MOI_BF16 && PRODUCT_E4M3 == MOI_E4M3 && PRODUCT_E5M2 == MOI_E5M2, "product_sm90_args.h and moiety.h number alike");
@@ -20,6 +19,12 @@ static const moi_format plain_bf16 = { .recipe = MOI_RECIPE_BF16, .elem = MOI_BF
 static bool eight_bits(const moi_format *f) { return f->elem == MOI_E4M3 || f->elem == MOI_E5M2; }
 
 static int size_of(const moi_format *f) { return f->elem == MOI_BF16 ? 2 : 1; }
+
+/* Of the reduction as it lies in the operands: ragged groups of scaled ones fill whole blocks. */
+static int64_t stored_depth(const moii_tensor_product *p, const moi_format *f, int64_t k)
+{
+    return p->grouping == PRODUCT_DEPTH && k ? moi_ragged_cols(f, k, p->groups) : k;
+}
 
 /* Of the larger operand: device code numbers them in 32 bits; squares over all groups. */
 static int64_t most_scales(const moii_tensor_product *p)
@@ -38,6 +43,7 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     if (!plain && !(eight_bits(p->a) && eight_bits(p->b) && p->a->recipe == p->b->recipe)) return false;
     *why = "sizes must be below 2^31";
     if (p->m > INT32_MAX || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || p->groups > INT32_MAX) return false;
+    if (stored_depth(p, p->a, p->k) > INT32_MAX - 512) return false;
     if (p->grouping != PRODUCT_ROWS && moii_mul(p->groups, p->m) > INT32_MAX) return false;
     int64_t tiles = moii_mul(moii_ceil_div(p->m, 64) + 1, moii_ceil_div(p->n, 16) * p->groups), scales = most_scales(p);
     if (tiles < 0 || tiles > INT32_MAX || scales < 0 || scales > UINT32_MAX) return false;
@@ -82,41 +88,29 @@ static void widen_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines,
 
 const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 2, .variant = widen_variant };
 
-const moii_kernel moii_pack_kernel = { .stem = "pack_sm90", .archs = "sm_90a", .registers = 64 };
-
 static void unplan(moi_plan *plan) { free(plan->state); }
 
-/* The reduction's length of copies: ragged groups fill whole blocks. */
-static int64_t packed_depth(const moi_format *f, int64_t k, int64_t groups) { return moi_scale_blocks(f, k, groups) * moi_format_block(f); }
-
-/* Elements of the largest operand a (0) or b (1), as copies of it lie. */
+/* Elements of the largest operand a (0) or b (1). */
 static int64_t elements(const moii_tensor_plan *s, int operand)
 {
     const moii_tensor_product *p = &s->product;
-    int64_t k = p->grouping == PRODUCT_DEPTH ? packed_depth(&s->a, p->k, p->groups) : p->k;
     bool several = operand && p->grouping == PRODUCT_ROWS;
-    return moii_mul(moii_mul(operand ? p->n : p->m, k), several ? p->groups : 1);
+    return moii_mul(moii_mul(operand ? p->n : p->m, stored_depth(p, &s->a, p->k)), several ? p->groups : 1);
 }
 
-/* The flag of pack_sm90, then the copies. */
 static moi_status plan_copies(moi_plan *plan, moii_tensor_plan *s)
 {
-    bool pack = s->product.grouping == PRODUCT_DEPTH && s->product.scaling != SCALING_NONE;
-    int64_t at = MOII_WORKSPACE_ALIGN;
-    if (!pack && !s->product.widened) return MOI_OK;
+    int64_t at = 0;
+    if (!s->product.widened) return MOI_OK;
     for (int i = 0; i < 2; i++) {
         int64_t count = elements(s, i);
         MOII_REQUIRE(count >= 0 && count / 16 < UINT32_MAX, MOI_ERR_SHAPE, "%s plan: operand %s has too many elements", moii_op_name(plan->op),
                      i ? "b" : "a");
-        if (pack) s->packed_at[i] = at, at += moii_round_up(count, MOII_WORKSPACE_ALIGN);
-        if (s->product.widened) s->widened_at[i] = at, at += moii_round_up(2 * count, MOII_WORKSPACE_ALIGN);
+        s->widened_at[i] = at, at += moii_round_up(2 * count, MOII_WORKSPACE_ALIGN);
         s->widen[i].kernel = &moii_widen_kernel;
         snprintf(s->widen[i].defines, MOII_DEFINES, "E5M2=%d", (i ? s->b.elem : s->a.elem) == MOI_E5M2);
     }
     plan->workspace_bytes = at;
-    s->pack.kernel = &moii_pack_kernel;
-    if (pack) MOII_TRY(moii_gpu_prepare(plan->ctx, &s->pack, 1));
-    if (!s->product.widened) return MOI_OK;
     s->product.a = s->product.b = &plain_bf16;
     s->product.scaling = SCALING_NONE;
     return moii_gpu_prepare(plan->ctx, s->widen, 2);
@@ -214,34 +208,20 @@ static moi_status widen(const moi_plan *plan, int i, const moi_operand *o, int64
     return moii_gpu_run(plan, &s->widen[i], &launch, &x, stream);
 }
 
-static moi_status pack(const moi_plan *plan, const moi_operand *o, int64_t rows, int64_t k, int64_t depth, const int64_t *offsets, bool always,
-                       int *packed, void *out, moi_stream stream)
-{
-    const moii_tensor_plan *s = plan->state;
-    pack_sm90_args x = { .in = o->data, .out = out, .offsets = (const long long *)(const void *)offsets, .packed = packed, .in_ld = o->ld ? o->ld : k,
-                         .out_ld = depth, .rows = (int)rows, .groups = (int)s->product.groups, .block = (int)moi_format_block(&s->a),
-                         .always = always };
-    moii_gpu_launch launch = { .grid = { moii_max(1, moii_min(moii_ceil_div(rows * (depth / 16), 256), copying_blocks(s, 16))) }, .threads = 256 };
-    return moii_gpu_run(plan, &s->pack, &launch, &x, stream);
-}
-
-/* k: of the reduction as it lies in the operands; packed: of pack_sm90's copies besides them, or NULL. */
-static moi_status launch_product(const moi_plan *plan, const char *where, const moii_tensor_run *r, const moii_tensor_run *packed, const int *flag,
-                                 moi_stream stream)
+/* r->k: of the reduction as it lies in the operands. */
+static moi_status launch_product(const moi_plan *plan, const char *where, const moii_tensor_run *r, moi_stream stream)
 {
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     const moii_tensor_tile *t = &s->tile;
     int bm = 64 * t->wgs * t->waves;
-    product_args x = { .offsets = (const long long *)(const void *)r->offsets, .d = r->d, .packed = flag,
+    product_args x = { .offsets = (const long long *)(const void *)r->offsets, .d = r->d,
                        .ldd = r->ldd ? r->ldd : p->n, .groups = p->grouping == PRODUCT_DENSE ? 1 : (int)p->groups, .m = (int)r->m, .n = (int)p->n,
                        .k = (int)r->k };
     MOII_TRY(make_maps(plan, where, r, r->k, (map_pair){ &x.a_map, &x.b_map }));
-    if (packed) MOII_TRY(make_maps(plan, where, packed, packed->k, (map_pair){ &x.a_packed_map, &x.b_packed_map }));
     if (p->scaling != SCALING_NONE) {
-        int64_t depth = packed ? packed->k : r->k;
-        x.a_scales = scales_of(p->a, r->a, r->m, depth);
-        x.b_scales = scales_of(p->b, r->b, p->n, depth);
+        x.a_scales = scales_of(p->a, r->a, r->m, r->k);
+        x.b_scales = scales_of(p->b, r->b, p->n, r->k);
     }
     x.n_tiles = (int)moii_ceil_div(p->n, (int64_t)t->bn * t->cluster);
     if (p->grouping == PRODUCT_DEPTH) x.depth_block = (int)moi_format_block(&s->a);
@@ -259,30 +239,17 @@ static moi_status launch_all(const moi_plan *plan, const char *where, const moii
 {
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
-    moii_tensor_run r = *run, packed = *run;
-    moi_operand copies[2], wide[2];
-    int *flag = workspace;
-    if (s->packed_at[0]) {
-        packed.k = packed_depth(&s->a, run->k, p->groups);
-        bool direct = (run->a->ld ? run->a->ld : run->k) % 16 == 0 && (run->b->ld ? run->b->ld : run->k) % 16 == 0;
-        for (int i = 0; i < 2; i++) {
-            const moi_operand *o = i ? run->b : run->a;
-            copies[i] = (moi_operand){ (char *)workspace + s->packed_at[i], o->scale, 0 };
-            void *out = (char *)workspace + s->packed_at[i];
-            MOII_TRY(pack(plan, o, i ? p->n : run->m, run->k, packed.k, run->offsets, p->widened || !direct, flag, out, stream));
-        }
-        packed.a = &copies[0], packed.b = &copies[1];
-        if (!p->widened && direct) return launch_product(plan, where, &r, &packed, flag, stream);
-        r = packed;
-    }
-    if (!p->widened) return launch_product(plan, where, &r, NULL, NULL, stream);
+    moii_tensor_run r = *run;
+    moi_operand wide[2];
+    r.k = stored_depth(p, &s->a, run->k);
+    if (!p->widened) return launch_product(plan, where, &r, stream);
     for (int i = 0; i < 2; i++) {
         bool several = i && p->grouping == PRODUCT_ROWS;
         wide[i] = (moi_operand){ (char *)workspace + s->widened_at[i], NULL, 0 };
         MOII_TRY(widen(plan, i, i ? r.b : r.a, i ? p->n : r.m, r.k, several ? p->groups : 1, (char *)workspace + s->widened_at[i], stream));
     }
     r.a = &wide[0], r.b = &wide[1];
-    return launch_product(plan, where, &r, NULL, NULL, stream);
+    return launch_product(plan, where, &r, stream);
 }
 
 /* Tensor maps are made in the current context. */

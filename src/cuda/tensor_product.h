@@ -29,19 +29,16 @@ typedef struct moii_tensor_run {
     const int64_t *offsets;         /* PRODUCT_MASKED: counts */
 } moii_tensor_run;
 
-/* What a plan keeps.  Copies of operands, where it needs any, lie in the workspace: */
+/* What a plan keeps.  Copies of operands, where it needs any, lie in the workspace. */
 typedef struct moii_tensor_plan {
     moii_tensor_product product;
     moii_tensor_tile tile;
     moii_gpu_kernel kernel;
     moi_format a, b;                /* the caller's */
-    moii_gpu_kernel pack, widen[2];
-    /* from where on, a and b; 0: no such copies */
-    int64_t packed_at[2];           /* 8 bits, ragged groups along the reduction begin at whole blocks */
-    int64_t widened_at[2];          /* mx32 as BF16 */
+    moii_gpu_kernel widen[2];
+    int64_t widened_at[2];          /* mx32 as BF16: from where on, a and b */
 } moii_tensor_plan;
 
-extern const moii_kernel moii_pack_kernel;
 extern const moii_kernel moii_widen_kernel;
 
 /* Each group has its own B. */

@@ -12,8 +12,8 @@ enum { MOII_TILE = 128, MOII_TILE_THREADS = 256 };
 int moii_tile8_kind(const moi_format *format);
 /* rows x cols as stored: of the transposed matrix for the column-wise side. */
 tile8_side moii_tile8_side(const moi_format *format, const moi_result *out, int64_t rows, int64_t cols, int64_t groups);
-/* How many strips of 128 rows there are at most. */
-int64_t moii_tile8_strips(int64_t rows, int64_t groups);
+/* How many strips of units * 128 rows there are at most. */
+int64_t moii_tile8_strips(int64_t rows, int64_t groups, int64_t units);
 /* How many strips a block makes one below the other, where `stripes` columns of tiles stand beside one another and the device has
  * `at_once` blocks at a time: so that all end at about the same time. */
 int64_t moii_tile8_depth(int64_t strips, int64_t stripes, int64_t at_once);

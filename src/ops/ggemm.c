@@ -59,8 +59,9 @@ static moi_status check_operands(const moi_ggemm_desc *d, const moi_ggemm_args *
         MOII_TRY(moii_product_operand("ggemm run: b", &d->b, d->b_order, &a->b, d->n, d->k));
         return moii_operand_check("ggemm run: d", &plain, a->d, NULL, a->ldd, a->rows, d->n);
     }
-    MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, d->m, a->rows));
-    MOII_TRY(moii_product_operand("ggemm run: b", &d->b, d->b_order, &a->b, d->n, a->rows));
+    int64_t a_depth = a->rows ? moi_ragged_cols(&d->a, a->rows, d->groups) : 0, b_depth = a->rows ? moi_ragged_cols(&d->b, a->rows, d->groups) : 0;
+    MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, d->m, a_depth));
+    MOII_TRY(moii_product_operand("ggemm run: b", &d->b, d->b_order, &a->b, d->n, b_depth));
     return moii_operand_check("ggemm run: d", &plain, a->d, NULL, a->ldd, d->m, d->n);
 }
 

@@ -5,7 +5,7 @@
 /* Rows start at multiples of 16 elements: aligned for every element of a byte or more. */
 moii_moe_operand moii_arena_operand(moii_arena *a, const moi_format *f, int64_t rows, int64_t cols, int64_t groups)
 {
-    moii_moe_operand o = { .ld = moii_round_up(cols, 16) };
+    moii_moe_operand o = { .ld = moii_round_up(moi_ragged_cols(f, cols, groups), 16) };
     o.data = moii_arena_take(a, rows * moi_row_bytes(f->elem, o.ld));
     if (!moii_format_plain(f)) o.scale = moii_arena_take(a, moi_scale_bytes(f, rows, cols, groups));
     return o;

@@ -24,7 +24,8 @@ static moi_status check_sizes(const moi_quantize_desc *d)
     bool fits = moii_mul(moii_mul(moii_mul(d->max_rows, d->cols), 4), d->batch) >= 0;
     if (d->want & MOI_WANT_ROWWISE) fits = fits && moii_mul(moi_scale_bytes(&d->rowwise, d->max_rows, d->cols, 0), d->batch) >= 0;
     if (d->want & MOI_WANT_COLWISE)
-        fits = fits && moii_mul(moi_scale_bytes(&d->colwise, d->cols, d->max_rows, d->groups), d->batch) >= 0;
+        fits = fits && moii_mul(moi_scale_bytes(&d->colwise, d->cols, d->max_rows, d->groups), d->batch) >= 0 &&
+               moii_mul(moii_mul(moi_ragged_cols(&d->colwise, d->max_rows, d->groups), d->cols), 4) >= 0;
     MOII_REQUIRE(fits, MOI_ERR_SHAPE, "quantize plan: %lld matrices of %lld x %lld do not fit the address space", (long long)d->batch,
                  (long long)d->max_rows, (long long)d->cols);
     return MOI_OK;
@@ -69,6 +70,7 @@ moi_status moi_quantize_run(const moi_plan *plan, const moi_quantize_args *args,
     if (d->want & MOI_WANT_ROWWISE)
         MOII_TRY(moii_operand_check("quantize run: rowwise", &d->rowwise, a.rowwise.data, a.rowwise.scale, a.rowwise.ld, a.rows, d->cols));
     if (col)
-        MOII_TRY(moii_operand_check("quantize run: colwise", &d->colwise, a.colwise.data, a.colwise.scale, a.colwise.ld, d->cols, a.rows));
+        MOII_TRY(moii_operand_check("quantize run: colwise", &d->colwise, a.colwise.data, a.colwise.scale, a.colwise.ld, d->cols,
+                                    a.rows ? moi_ragged_cols(&d->colwise, a.rows, d->groups) : 0));
     return plan->impl->run(plan, &a, workspace, stream);
 }

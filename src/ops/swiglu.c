@@ -28,7 +28,9 @@ static moi_status check_sizes(const moi_swiglu_desc *d)
     bool fits = moii_mul(moii_mul(d->max_rows, columns), 8) >= 0 && moii_mul(columns, 1 << 16) >= 0;
     if (fits && !moii_format_plain(&d->in)) fits = moi_scale_bytes(&d->in, d->max_rows, columns, 0) >= 0;
     if (fits && d->want & MOI_WANT_ROWWISE) fits = moi_scale_bytes(&d->rowwise, d->max_rows, columns, 0) >= 0;
-    if (fits && d->want & MOI_WANT_COLWISE) fits = moi_scale_bytes(&d->colwise, columns, d->max_rows, d->groups) >= 0;
+    if (fits && d->want & MOI_WANT_COLWISE)
+        fits = moi_scale_bytes(&d->colwise, columns, d->max_rows, d->groups) >= 0 &&
+               moii_mul(moi_ragged_cols(&d->colwise, d->max_rows, d->groups), columns) >= 0;
     MOII_REQUIRE(fits, MOI_ERR_SHAPE, "swiglu plan: %lld rows of 2 * %lld do not fit the address space", (long long)d->max_rows,
                  (long long)d->width);
     return MOI_OK;
@@ -70,7 +72,8 @@ static moi_status check_run(const moi_plan *plan, const moi_swiglu_args *a, int6
     if (row)
         MOII_TRY(moii_operand_check("swiglu run: rowwise", &d->rowwise, a->rowwise.data, a->rowwise.scale, a->rowwise.ld, a->rows, columns));
     if (col)
-        MOII_TRY(moii_operand_check("swiglu run: colwise", &d->colwise, a->colwise.data, a->colwise.scale, a->colwise.ld, columns, a->rows));
+        MOII_TRY(moii_operand_check("swiglu run: colwise", &d->colwise, a->colwise.data, a->colwise.scale, a->colwise.ld, columns,
+                                    a->rows ? moi_ragged_cols(&d->colwise, a->rows, d->groups) : 0));
     return MOI_OK;
 }
 

@@ -50,8 +50,6 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
     cursor c = cursor_begin(a);
     ring r = { 0, 0 };
     unit u;
-    const bool copies = c.packed && a.packed; /* else a_map and b_map themselves may be of packed values */
-    const product_map *ma = copies ? &a.a_packed_map : &a.a_map, *mb = copies ? &a.b_packed_map : &a.b_map;
     for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
         const int steps = steps_of(u);
         for (int step = 0; step < steps; step++) {
@@ -61,7 +59,7 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
 #else
             barrier_expect(full_barrier(s, r.stage), STAGE_BYTES);
 #endif
-            load_stage(ma, mb, u, tile_at(s, r.stage), full_barrier(s, r.stage), u.k + step * STEP, block);
+            load_stage(&a.a_map, &a.b_map, u, tile_at(s, r.stage), full_barrier(s, r.stage), u.k + step * STEP, block);
             ring_step(&r);
         }
     }

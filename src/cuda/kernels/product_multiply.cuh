@@ -81,7 +81,7 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
             continue;
         }
         barrier_wait(full_barrier(s, r->stage), r->parity);
-        if (GROUPS == PRODUCT_DEPTH && u.k_end - u.k - step * STEP < STEP) clear_tail(s, r->stage, u.k_end - u.k - step * STEP);
+        if (STAGES_STRADDLE && u.k_end - u.k - step * STEP < STEP) clear_tail(s, r->stage, u.k_end - u.k - step * STEP);
         const unsigned int stage = r->stage;
         wgmma_begin();
 #pragma unroll
@@ -248,7 +248,7 @@ MOII_FN void multiply_one(const product_args &a, const shared &s, const unit &u,
                           scale_view *v, float sum[WAVES][BN / 2])
 {
     barrier_wait(full_barrier(s, stage), parity);
-    if (GROUPS == PRODUCT_DEPTH && u.k_end - u.k - step * STEP < STEP) clear_tail(s, stage, u.k_end - u.k - step * STEP);
+    if (STAGES_STRADDLE && u.k_end - u.k - step * STEP < STEP) clear_tail(s, stage, u.k_end - u.k - step * STEP);
 #if SCALING == SCALING_MX
     multiply_stage_mx(s, stage, wg, sum);
 #else

@@ -35,15 +35,13 @@ typedef struct product_map { PRODUCT_ALIGNED unsigned long long opaque[16]; } pr
 
 typedef struct product_args {
     product_map a_map, b_map;
-    product_map a_packed_map, b_packed_map; /* PRODUCT_DEPTH, 8 bits: pack_sm90's copies */
-    const int *packed;        /* whether those hold the operands; NULL: a_map and b_map are of packed values if depth_block is not 0 */
     product_scales a_scales, b_scales;
     const long long *offsets; /* groups + 1: PRODUCT_ROWS, PRODUCT_DEPTH; PRODUCT_MASKED: groups counts */
     void *d;
     long long ldd;
     int groups;
     int m, n, k;              /* m: rows of all groups for PRODUCT_ROWS, of each group's matrix for PRODUCT_MASKED */
-    int depth_block;          /* PRODUCT_DEPTH: of packed values, group g's begin at the (offset / block + g)-th multiple */
+    int depth_block;          /* PRODUCT_DEPTH: group g's values begin at the (offset / block + g)-th multiple, or, where it is 0, at the offset */
     int n_tiles;              /* of CLUSTER * BN columns */
     int band;                 /* rows of tiles that are walked together */
     int vectors;              /* rows of D begin at multiples of 16 bytes */

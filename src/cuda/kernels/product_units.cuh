@@ -22,8 +22,10 @@ typedef struct cursor { /* the group where the last unit lay */
     int group;
     int first;          /* units before it */
     int begin, end;
-    bool packed;        /* PRODUCT_DEPTH */
 } cursor;
+
+/* A group's last stage may hold values of the next group, but for blocks as long as a stage, which are 0 behind the group's last value. */
+#define STAGES_STRADDLE (GROUPS == PRODUCT_DEPTH && !(SCALING == SCALING_VECTOR && !SCALE_E8M0))
 
 MOII_FN int steps_of(const unit &u) { return (u.k_end - u.k + STEP - 1) / STEP; }
 
@@ -47,7 +49,6 @@ MOII_FN cursor cursor_begin(const product_args &a)
 {
     cursor c;
     c.group = 0, c.first = 0;
-    c.packed = GROUPS == PRODUCT_DEPTH && (a.packed ? *a.packed != 0 : a.depth_block > 0);
     cursor_enter(a, &c);
     return c;
 }
@@ -88,7 +89,7 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
     u->d_row = c->group * a.m + row;
 #endif
 #if GROUPS == PRODUCT_DEPTH
-    u->k = c->packed ? a.depth_block * (c->begin / a.depth_block + c->group) : c->begin;
+    u->k = a.depth_block ? a.depth_block * (c->begin / a.depth_block + c->group) : c->begin;
     u->k_end = u->k + (c->end - c->begin);
     u->block = c->begin / (SCALING == SCALING_MX || SCALE_E8M0 ? 32 : 128) + c->group;
 #endif

@@ -6,7 +6,7 @@
  *   defines   ELEM: the element type of the result (elem.h)
  *   grid      x: cells, y: rows of scales, z: matrices; any numbers, the blocks walk; 256 threads
  *   team      who shares a block of values: a warp where it is a vector, all 256 threads where it is a 128x128 square
- *   unit      one block of values and its scale, or a scale of padding, or a stretch of codes behind the last group
+ *   unit      one block of values and its scale, or one of padding, or a stretch of plain elements
  */
 #include "elem.cuh"
 #include "quantize_plain_args.h"
@@ -86,6 +86,14 @@ MOII_FN unsigned int packed_byte(const quantize_plain_args &a, moii_block block,
     return out & 0xFFu;
 }
 
+/* Of ragged groups: the codes of block b from the first-th on. */
+MOII_FN void clear_codes(const quantize_plain_args &a, team t, const place &p, long long b, int first)
+{
+    if (!a.data) return;
+    for (int i = first + t.lane; i < a.width; i += t.size) elem_store(ELEM, row_at(a, p.matrix, p.row), b * a.width + i, 0);
+}
+
+/* Codes lie where their scale does. */
 MOII_FN void quantize_block(const quantize_plain_args &a, team t, const place &p, long long b)
 {
     const int bits = elem_bits(ELEM), width = (int)(p.c1 - p.c0);
@@ -99,20 +107,20 @@ MOII_FN void quantize_block(const quantize_plain_args &a, team t, const place &p
     if (bits >= 8) {
         for (int i = t.lane; i < count; i += t.size) {
             long long r = r0 + i / width, c = p.c0 + i % width;
-            elem_store(ELEM, row_at(a, p.matrix, r), c, code_of(a, block, value_at(a, p.matrix, r, c)));
+            elem_store(ELEM, row_at(a, p.matrix, r), b * a.width + i % width, code_of(a, block, value_at(a, p.matrix, r, c)));
         }
+        if (a.groups) clear_codes(a, t, p, b, width);
         return;
     }
     for (int byte = t.lane; byte < (width * bits + 7) / 8; byte += t.size) /* vectors only: r0 is the row */
         row_at(a, p.matrix, r0)[p.c0 * bits / 8 + byte] = (unsigned char)packed_byte(a, block, p, r0, byte);
 }
 
-/* Elements without scales, or (clear) the codes that no group owns. */
-MOII_FN void convert(const quantize_plain_args &a, team t, const place &p, bool clear)
+/* Elements without scales; those that no group owns are 0. */
+MOII_FN void convert(const quantize_plain_args &a, team t, const place &p)
 {
     long long owned = a.groups ? a.offsets[a.groups] : a.cols;
     for (long long c = p.c0 + t.lane; c < p.c1; c += t.size) {
-        if (clear && c < owned) continue;
         unsigned int code = c < owned ? elem_encode(ELEM, value_at(a, p.matrix, p.row, c)) : 0;
         elem_store(ELEM, row_at(a, p.matrix, p.row), c, code);
     }
@@ -120,15 +128,16 @@ MOII_FN void convert(const quantize_plain_args &a, team t, const place &p, bool 
 
 MOII_FN void do_unit(const quantize_plain_args &a, team t, place p, long long cell)
 {
-    bool plain = !a.scale, clears = !plain && cell >= a.padded_blocks;
-    if (plain || clears) {
-        p.c0 = (plain ? cell : cell - a.padded_blocks) << a.width_bits;
+    const bool there = p.row < a.scale_rows && cell < a.blocks;
+    if (!a.scale) {
+        p.c0 = cell << a.width_bits;
         p.c1 = p.c0 + a.width < a.cols ? p.c0 + a.width : a.cols;
-        if (p.row < a.rows) convert(a, t, p, clears);
-    } else if (p.row < a.scale_rows && cell < a.blocks && locate(a, cell, &p)) {
+        if (p.row < a.rows) convert(a, t, p);
+    } else if (there && locate(a, cell, &p)) {
         quantize_block(a, t, p, cell);
-    } else if (t.lane == 0) {
-        put_scale(a, p.matrix, p.row, cell, 0);
+    } else {
+        if (t.lane == 0) put_scale(a, p.matrix, p.row, cell, 0);
+        if (there && a.groups) clear_codes(a, t, p, cell, 0);
     }
 }
 

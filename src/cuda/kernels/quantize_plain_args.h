@@ -15,8 +15,7 @@ typedef struct quantize_plain_args {
     long long in_ld, in_bytes;                 /* elements between rows in memory; bytes between matrices */
     long long data_stride, data_bytes;         /* bytes between rows, between matrices */
     long long scale_rows, blocks, scale_bytes; /* the scales' extent; bytes between matrices */
-    long long unit_rows, cells; /* units of work: scale rows with the layout's padding; blocks with padding, then cells that clear */
-    long long padded_blocks;    /* cells from here on clear codes behind the last group */
+    long long unit_rows, cells; /* units of work: scale rows and blocks with the layout's padding */
     int in_type, transposed;
     int width, width_bits, height; /* of a block: width = 1 << width_bits; height is 1 or 128 */
     int layout, wide;  /* of the scales; wide: FP32, else one byte */

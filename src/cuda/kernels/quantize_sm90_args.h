@@ -5,15 +5,15 @@
 
 #include "tile8_args.h"
 
-/* Units of 256 threads in a block, and slots of 16 bytes that each thread has. */
+/* Units of 256 threads in a block, blocks in a cluster, which store at the same time: what lies further down leaves with its neighbour.  Groups
+ * would cut every second tile alone. */
 #define QUANTIZE_SM90_UNITS(bf16, row_kind, col_kind, ragged) ((bf16) && !(ragged) && (row_kind) == TILE_NONE && (col_kind) != TILE_NONE ? 2 : 1)
-#define QUANTIZE_SM90_SLOTS(bf16, ragged) ((bf16) && (ragged) ? 8 : 0)
+#define QUANTIZE_SM90_DOWN(bf16, row_kind, col_kind, ragged) ((bf16) && !(ragged) && (row_kind) != TILE_NONE && (col_kind) != TILE_NONE ? 2 : 1)
 
 typedef struct quantize_sm90_args {
     const void *in;
     const long long *offsets; /* groups + 1, where groups > 0 */
     long long rows, cols, groups;
-    unsigned int strips, depth; /* of a matrix; RAGGED: that a block makes */
     unsigned int across, across_magic, across_shift; /* tiles of a strip; i / across = i * magic >> 32 + shift, magic 0: i */
     unsigned int batch;
     long long in_ld, in_bytes; /* elements between rows, bytes between matrices */

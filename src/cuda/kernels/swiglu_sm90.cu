@@ -20,7 +20,7 @@
 #define TILE_BF16 OUT_BF16
 #define TILE_INLINE
 #define TILE_REPEATED
-#define TILE_RINGS (1 + BACKWARD)
+#define TILE_TWINS BACKWARD
 #define TILE_SLOTS SWIGLU_SM90_SLOTS(IN_BYTES == 2, OUT_BF16) /* gate and up of the next tile; d_act goes to registers */
 #define FETCHES (TILE_SLOTS > 0)
 #include "tile8.cuh"
@@ -346,7 +346,7 @@ extern "C" __global__ void __launch_bounds__(256, FEW_REGISTERS ? 2 : 1) swiglu_
             const tile &it = ways[now].t;
 #endif
             if (a.plain) put_plain(a, it, v);
-            put_tile(a.row, a.col, it, v, last, it.rows == TILE, half);
+            put_tile(a.row, a.col, it, v, it.rows == TILE);
             if (COL_KIND == TILE_NONE) __syncthreads();
             if (half == BACKWARD) break;
 #pragma unroll

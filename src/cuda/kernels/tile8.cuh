@@ -4,17 +4,18 @@
  * row-wise, column-wise or both.  The kernel that includes it has read or computed the values.
  *
  *   defines   TILE_BF16: 1, or 0 where the values are FP32; ROW_KIND, COL_KIND: TILE_...; ROW_ELEM, COL_ELEM: ELEM_E4M3 or
- *             ELEM_E5M2; RAGGED: 1 where groups cut the rows; TILE_RINGS: of how many matrices a block makes tiles by turns;
- *             TILE_UNITS: 2 where a block makes two tiles at a time, one below the other (not RAGGED); TILE_SLOTS: how many
- *             16 bytes of what comes next each thread has in dynamic shared memory
+ *             ELEM_E5M2; RAGGED: 1 where groups cut the rows; TILE_TWINS: 1 where a block makes a second tile further right;
+ *             TILE_UNITS: 2 where a block makes two tiles at a time, one below the other; TILE_DOWN: blocks of a cluster, one below
+ *             the other; TILE_SLOTS: how many 16 bytes of what comes next each thread has in dynamic shared memory
  *   threads   256, for each unit.  Warp w, lane l: rows 16 w + 8 (l / 16) + 0..7, columns 8 (l % 16) + 0..7: an 8 x 8 square in registers.  Four
  *             lanes share a row's block of 32, sixteen its block of 128; two warps share a column's block of 32, eight its block
  *             of 128.
- *   strips    With groups (RAGGED), group g owns the strips from offsets[g] / 128 + g, so that no strip crosses a boundary.
+ *   strips    of 128 rows for each unit.  With groups (RAGGED), group g owns those from offsets[g] / (their rows) + g, so that none
+ *             crosses a boundary; its codes begin at a whole block of a column, and so at a sector of memory.
  *   shared    turned: the tile's column-wise codes, [column][row], in chunks of 8 rows; chunk k of column c stands at
  *             k ^ (c / 8), which keeps both the writing (8 bytes) and the reading (words of a column) free of bank conflicts.
  *             tops: largest magnitudes per warp and column.  scales: what leaves as scales, [block][row]; FP32 ones as bits, as
- *             a float's NaN may change its bits on the way.  carry: RAGGED, the last 32 codes of the columns of the strip above.
+ *             a float's NaN may change its bits on the way.
  *   NaN, Inf  make the inverse NaN, and the conversion of NaN is the code that the contract wants.
  */
 #ifndef MOII_TILE8_CUH
@@ -28,11 +29,14 @@
 #ifndef RAGGED
 #define RAGGED 0
 #endif
-#ifndef TILE_RINGS
-#define TILE_RINGS 1
+#ifndef TILE_TWINS
+#define TILE_TWINS 0
 #endif
 #ifndef TILE_UNITS
 #define TILE_UNITS 1
+#endif
+#ifndef TILE_DOWN
+#define TILE_DOWN 1
 #endif
 #ifndef TILE_SLOTS
 #define TILE_SLOTS 0
@@ -45,7 +49,7 @@ typedef struct tile {
     int rows, cols;           /* valid ones */
     long long block;          /* of the column side: the strip's first */
     bool owned;               /* by a group, or there are none */
-    long long from;           /* RAGGED: the first row of those that the block makes */
+    int run;                  /* RAGGED: codes of a column, of all units: whole blocks, or of rows that no group owns what is left */
 } tile;
 
 #if TILE_BF16
@@ -62,9 +66,6 @@ typedef struct shared_memory {
 #if COL_KIND != TILE_NONE
     unsigned long long turned[TILE][16];
 #endif
-#if RAGGED
-    __align__(16) unsigned long long carry[TILE_RINGS][TILE][4];
-#endif
     __align__(16) unsigned int tops[WARPS][TOPS];
 #if COL_KIND == TILE_BLK128
     unsigned int inverse[TILE]; /* per column, what values are multiplied by */
@@ -75,7 +76,7 @@ typedef struct shared_memory {
 /* A unit makes the tiles of 128 columns, one after the other.  Where it is stands in shared memory, for the sake of registers. */
 typedef struct way {
     tile t;
-#if TILE_RINGS > 1
+#if TILE_TWINS
     tile twin;                 /* further right */
 #endif
     long long end;             /* of the group */
@@ -138,6 +139,15 @@ MOII_FN int unit_index(void)
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(i));
 #endif
     return i / 256;
+}
+
+/* How many rows further down the thread's tile is than the first of the block's units and the cluster's blocks. */
+MOII_FN int rows_down(void) { return TILE * (TILE_DOWN > 1 ? (int)(blockIdx.x % TILE_DOWN) : unit_index()); }
+
+/* What the blocks of a cluster store leaves at one time. */
+MOII_FN void stores_meet(void)
+{
+    if (TILE_DOWN > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;" : : : "memory");
 }
 
 #if TILE_SLOTS
@@ -383,13 +393,18 @@ MOII_FN void forget(line v[8])
 #endif
 }
 
-/* The thread's square v becomes whatever the defines ask for.  Every thread of the block comes here, with one tile after the other.  last:
- * RAGGED, the block has none below this one; whole: the tiles of all units have 128 rows; ring: which matrix it is of. */
-MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &t, line v[8], bool last, bool whole, int ring)
+/* The thread's square v becomes whatever the defines ask for.  Every thread of the block comes here, with one tile after the other.
+ * whole: the tiles of all units have 128 rows. */
+MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &t, line v[8], bool whole)
 {
     const int lane = thread_index() % 32, row0 = thread_index() / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
     shared_memory *const s = &units[unit_index()].s;
     float square_row = 1.0f, square_col = 1.0f;
+#ifdef TILE_INLINE
+    const bool busy = true; /* registers are few */
+#else
+    const bool busy = !RAGGED || thread_index() / 32 * 16 < t.rows; /* small groups leave warps without rows */
+#endif
 #if ROW_KIND == TILE_SQUARE || COL_KIND == TILE_SQUARE
     const unsigned int top = square_top(v, s->tops[0]);
     if (ROW_KIND == TILE_SQUARE) square_row = take_scale(TILE_SQUARE, row, top, thread_index() == 0, &s->row, 0, 0);
@@ -401,7 +416,7 @@ MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &
     forget(v);
 #endif
 #if ROW_KIND != TILE_NONE
-    do_rows(row, t, v, &square_row, row0, col0, &s->row);
+    if (busy) do_rows(row, t, v, &square_row, row0, col0, &s->row);
 #endif
     __syncthreads();
     const bool some = TILE_UNITS == 1 || t.rows > 0;
@@ -417,10 +432,11 @@ MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &
 #endif
 #if COL_KIND != TILE_NONE
     forget(v);
-    if (t.owned) turn(col, v, &square_col, row0, col0, s);
-    else turn_nothing(row0, col0, s);
+    if (busy && t.owned) turn(col, v, &square_col, row0, col0, s);
+    if (RAGGED && (!t.owned || t.rows < row0 + 8)) turn_nothing(t.owned ? t.rows - row0 : 0, row0, col0, s);
     __syncthreads();
-    put_cols(col, t, s, last, whole, ring);
+    stores_meet();
+    put_cols(col, t, s, whole);
     if (!t.owned || !some) return;
 #if COL_KIND == TILE_MX32
     put_e8m0(col, (unsigned char *)col.scale + t.matrix * col.scale_bytes, s->col, t.c0, t.cols, t.block, (t.rows + 31) / 32);

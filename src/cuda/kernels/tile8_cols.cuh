@@ -97,11 +97,12 @@ MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, 
 }
 #endif
 
-/* Codes of rows that no group owns. */
-MOII_FN void turn_nothing(int row0, int col0, shared_memory *s)
+/* Of eight rows of which `there` are a group's, the codes of the others become 0. */
+MOII_FN void turn_nothing(int there, int row0, int col0, shared_memory *s)
 {
+    const unsigned long long mask = there > 0 ? ~0ULL >> (64 - 8 * there) : 0;
 #pragma unroll
-    for (int c = 0; c < 8; c++) s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = 0;
+    for (int c = 0; c < 8; c++) s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = there > 0 ? s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] & mask : 0;
 }
 
 typedef struct codes16 { unsigned long long low, high; } codes16;
@@ -115,20 +116,11 @@ MOII_FN void put_sixteen(unsigned char *to, ulonglong2 v)
     asm volatile("st.global.L2::cache_hint.v2.u64 [%0], {%1, %2}, %3;" : : "l"(to), "l"(v.x), "l"(v.y), "l"(policy) : "memory");
 }
 
-/* Eight codes of a column from row 8 i on; RAGGED: before row 0 those of the strip above. */
-MOII_FN unsigned long long eight_at(const shared_memory *s, int col, int i, int ring)
-{
-#if RAGGED
-    if (i < 0) return s->carry[ring][col][i + 4];
-#endif
-    return s->turned[col][i ^ (col / 8)];
-}
-
 /* Codes k .. k + 15 of a column; anything behind the last. */
-MOII_FN codes16 sixteen_codes(const shared_memory *s, int col, int k, int ring)
+MOII_FN codes16 sixteen_codes(const shared_memory *s, int col, int k)
 {
-    const int i = k >> 3, shift = (k & 7) * 8;
-    const unsigned long long a = eight_at(s, col, i, ring), b = eight_at(s, col, min(i + 1, 15), ring), c = eight_at(s, col, min(i + 2, 15), ring);
+    const int i = k >> 3, shift = (k & 7) * 8, x = col / 8;
+    const unsigned long long a = s->turned[col][i ^ x], b = s->turned[col][min(i + 1, 15) ^ x], c = s->turned[col][min(i + 2, 15) ^ x];
     codes16 v = { a, b };
     if (shift) v.low = a >> shift | b << (64 - shift), v.high = b >> shift | c << (64 - shift);
     return v;
@@ -139,88 +131,28 @@ MOII_FN unsigned char code_at(const shared_memory *s, int col, int k)
     return ((const unsigned char *)&s->turned[col][(k >> 3) ^ (col / 8)])[k & 7];
 }
 
-#if RAGGED
-/* `size` codes of sixteen, the first of them the from-th, which is a multiple of the size: one store. */
-MOII_FN void put_piece(unsigned char *at, int from, int size, codes16 v)
-{
-    const unsigned long long x = (from & 8 ? v.high : v.low) >> 8 * (from & 7);
-    if (size == 8) *(unsigned long long *)(at + from) = x;
-    if (size == 4) *(unsigned int *)(at + from) = (unsigned int)x;
-    if (size == 2) *(unsigned short *)(at + from) = (unsigned short)x;
-    if (size == 1) at[from] = (unsigned char)x;
-}
-
-/* Codes from .. to - 1 of sixteen that lie in 16 aligned bytes, in the fewest stores. */
-MOII_FN void put_some(unsigned char *at, int from, int to, codes16 v)
-{
-#pragma unroll
-    for (int size = 1; size < 16; size *= 2) { /* upward from `from`, while the next is no multiple of twice the size */
-        if (!(from & size) || from + size > to) continue;
-        put_piece(at, from, size, v);
-        from += size;
-    }
-#pragma unroll
-    for (int size = 8; size; size /= 2) {
-        if (to - from < size) continue;
-        put_piece(at, from, size, v);
-        from += size;
-    }
-}
-#endif
-
-/* Columns that begin anywhere: what fills aligned 16 bytes leaves so; the bytes before and behind, lane by lane, so that each end is one piece. */
-MOII_FN void put_cols_anywhere(unsigned char *base, long long stride, const tile &t, const shared_memory *s)
+/* `rows` codes of columns that begin anywhere: what fills aligned 16 bytes leaves so; the bytes before and behind, lane by lane, so that each end
+ * is one piece. */
+MOII_FN void put_cols_anywhere(unsigned char *base, long long stride, int cols, int rows, const shared_memory *s)
 {
 #pragma unroll 1
-    for (int i = thread_index(); i < 8 * t.cols; i += 256) {
+    for (int i = thread_index(); i < 8 * cols; i += 256) {
         unsigned char *to = base + (i / 8) * stride;
         const int k = (int)(-(unsigned long long)to & 15) + i % 8 * 16;
-        if (k + 16 > t.rows) continue;
-        const codes16 v = sixteen_codes(s, i / 8, k, 0);
+        if (k + 16 > rows) continue;
+        const codes16 v = sixteen_codes(s, i / 8, k);
         *(ulonglong2 *)(to + k) = make_ulonglong2(v.low, v.high);
     }
-    const int bits = t.rows == TILE ? 4 : 5, slots = 1 << bits; /* both ends of a whole column have 16 bytes together */
+    const int bits = rows == TILE ? 4 : 5, slots = 1 << bits; /* both ends of a whole column have 16 bytes together */
 #pragma unroll 1
-    for (int i = thread_index(); i < t.cols << bits; i += 256) {
+    for (int i = thread_index(); i < cols << bits; i += 256) {
         const int col = i >> bits, slot = i & (slots - 1);
         unsigned char *to = base + col * stride;
-        const int head = min((int)(-(unsigned long long)to & 15), t.rows), tail = (t.rows - head) % 16;
-        const int k = slot < head ? slot : t.rows - slots + slot;
-        if (slot < head || k >= t.rows - tail) to[k] = code_at(s, col, k);
+        const int head = min((int)(-(unsigned long long)to & 15), rows), tail = (rows - head) % 16;
+        const int k = slot < head ? slot : rows - slots + slot;
+        if (slot < head || k >= rows - tail) to[k] = code_at(s, col, k);
     }
 }
-
-#if RAGGED
-/* This thread's part of the last 32 codes of every column, which stay for the strip below. */
-MOII_FN codes16 last_codes(const tile &t, const shared_memory *s, int ring)
-{
-    return sixteen_codes(s, thread_index() / 2, t.rows - 32 + thread_index() % 2 * 16, ring);
-}
-
-MOII_FN void carry(shared_memory *s, const codes16 &v, int ring)
-{
-    *(ulonglong2 *)&s->carry[ring][thread_index() / 2][thread_index() % 2 * 2] = make_ulonglong2(v.low, v.high);
-}
-
-/* The columns of strip after strip as one string: what fills aligned pieces of 32 bytes leaves (16, where columns do not begin at
- * multiples of 32), the rest is carried to the strip below. */
-MOII_FN void put_cols_carrying(unsigned char *base, long long stride, const tile &t, const shared_memory *s, bool last, int ring)
-{
-    const int piece = stride & 31 ? 16 : 32, head = (int)((unsigned long long)base & (piece - 1)); /* carried, if this block made it */
-    const int count = last ? head + t.rows : (head + t.rows) & -piece;
-    const int from = (int)max(t.from - t.r0 + head, 0LL), bits = count <= TILE ? 3 : 4; /* bits: of pieces of 16 in a column */
-    base -= head;
-#pragma unroll 1
-    for (int i = thread_index(); i < t.cols << bits; i += 256) {
-        const int col = i >> bits, k = (i & ((1 << bits) - 1)) * 16;
-        if (k >= count) continue;
-        const codes16 v = sixteen_codes(s, col, k - head, ring);
-        unsigned char *to = base + col * stride + k;
-        if (k >= from && k + 16 <= count) put_sixteen(to, make_ulonglong2(v.low, v.high));
-        else put_some(to, max(from - k, 0), min(count - k, 16), v);
-    }
-}
-#endif
 
 /* 16 codes of a tile whose columns begin at multiples of 16. */
 MOII_FN ulonglong2 aligned_codes(const shared_memory *s, int col, int k)
@@ -230,28 +162,24 @@ MOII_FN ulonglong2 aligned_codes(const shared_memory *s, int col, int k)
     return x & 1 ? make_ulonglong2(two.y, two.x) : two;
 }
 
-/* last: RAGGED, there is no strip below; whole: so are the tiles of all units. */
-MOII_FN void put_cols(const tile8_side &side, const tile &t, shared_memory *s, bool last, bool whole, int ring)
+/* whole: the tiles of all units have 128 rows. */
+MOII_FN void put_cols(const tile8_side &side, const tile &t, shared_memory *s, bool whole)
 {
-    unsigned char *base = side.data + t.matrix * side.data_bytes + t.c0 * side.stride + t.r0 - unit_index() * TILE;
-    const bool aligned = (((unsigned long long)base | (unsigned long long)side.stride) & (RAGGED ? 31 : 15)) == 0;
-    if (aligned && whole) {
+    const long long from = RAGGED ? t.block * (COL_KIND == TILE_MX32 ? 32 : 128) : t.r0; /* codes lie where their scales do */
+    unsigned char *base = side.data + t.matrix * side.data_bytes + t.c0 * side.stride + from - unit_index() * TILE;
+    const bool aligned = (((unsigned long long)base | (unsigned long long)side.stride) & 15) == 0;
+    if (aligned && (RAGGED || whole)) {
         const int lanes = 8 * TILE_UNITS, thread = unit_index() * 256 + thread_index(), k = thread % lanes;
+        if (RAGGED && 16 * k >= t.run) return;
 #pragma unroll
         for (int i = 0; i < 4; i++) { /* for the 128 bytes that each unit has of a column, one behind the other */
             const int col = i * 32 + thread / lanes;
             if (col < t.cols) put_sixteen(base + col * side.stride + 16 * k, aligned_codes(&units[k / 8].s, col, k % 8));
         }
+    } else {
+        const int rows = RAGGED ? min(max(t.run - unit_index() * TILE, 0), TILE) : t.rows;
+        put_cols_anywhere(base + unit_index() * TILE, side.stride, t.cols, rows, s);
     }
-#if RAGGED
-    else if ((side.stride & 15) == 0) put_cols_carrying(base, side.stride, t, s, last, ring);
-#endif
-    else put_cols_anywhere(base + unit_index() * TILE, side.stride, t, s);
-#if RAGGED
-    const codes16 v = last_codes(t, s, ring);
-    __syncthreads();
-    carry(s, v, ring);
-#endif
 }
 
 #endif

@@ -6,29 +6,58 @@
 #ifndef MOII_TILE8_STRIPS_CUH
 #define MOII_TILE8_STRIPS_CUH
 
-/* The last group whose strips begin at strip i or before; `groups`: the rows behind all.  Each lane asks one of 32 boundaries at a time.
- * (Apart: it shall not have a say in the registers of what follows.) */
-static __device__ __noinline__ unsigned int group_of(const long long *offsets, unsigned int groups, unsigned int i)
+#define COL_BITS (COL_KIND == TILE_MX32 ? 5 : 7) /* of a block's length */
+#define STRIP_BITS (TILE_UNITS * TILE_DOWN > 1 ? 8 : 7)
+
+/* Whether group m, or (m = groups) what lies behind all, begins at strip i or before. */
+MOII_FN bool begun(const long long *offsets, unsigned int m, unsigned int i) { return (unsigned int)(offsets[m] >> STRIP_BITS) + m <= i; }
+
+/* The last that has begun.  Each lane asks one of 32 boundaries at a time.  (Apart: it shall not have a say in the registers of what follows.) */
+static __device__ __noinline__ unsigned int group_among_many(const long long *offsets, unsigned int groups, unsigned int i)
 {
     unsigned int low = 0, high = groups;
     while (low < high) {
         const unsigned int step = (high - low + 31) / 32, m = low + (thread_index() % 32 + 1) * step;
-        const bool begun = m <= high && (unsigned int)(offsets[m] >> 7) + m <= i;
-        low += __popc(__ballot_sync(0xFFFFFFFFu, begun)) * step;
+        low += __popc(__ballot_sync(0xFFFFFFFFu, m <= high && begun(offsets, m, i))) * step;
         high = min(high, low + step - 1);
     }
     return low;
 }
 
+/* The same: all boundaries at once where there are not too many. */
+MOII_FN unsigned int group_of(const long long *offsets, unsigned int groups, unsigned int i)
+{
+    enum { ROUNDS = 4 };
+    if (groups > 32 * ROUNDS) return group_among_many(offsets, groups, i);
+    unsigned int there = 0;
+#pragma unroll
+    for (int k = 0; k < ROUNDS; k++) {
+        const unsigned int m = k * 32 + thread_index() % 32 + 1;
+        there += __popc(__ballot_sync(0xFFFFFFFFu, m <= groups && begun(offsets, m, i)));
+    }
+    return there;
+}
+
+/* How many codes a column gets: as many blocks as the group's rows touch; behind all groups, what is left of (a.rows >> COL_BITS) + a.groups. */
+MOII_FN void set_run(const tile8_cut &a, way *w)
+{
+#if RAGGED
+    const long long above = unit_index() * TILE, owned = (w->end - w->t.r0 + above + ((1 << COL_BITS) - 1)) & -(1LL << COL_BITS);
+    const long long left = ((a.rows >> COL_BITS) + a.groups - w->t.block) * (1LL << COL_BITS) + above;
+    w->t.run = (int)max(min(w->t.owned ? owned : left, (long long)TILE * TILE_UNITS), 0LL);
+#endif
+}
+
 /* The rows start .. end - 1 of group g begin with the strip w->strip - below. */
 MOII_FN void set_strip(const tile8_cut &a, way *w, unsigned int g, long long start, long long end, unsigned int below)
 {
-    const int width_bits = COL_KIND == TILE_MX32 ? 5 : 7;
+    const long long into = ((long long)below << STRIP_BITS) + rows_down();
     w->group = g, w->end = end;
     w->t.owned = !RAGGED || g < a.groups;
-    w->t.r0 = start + (long long)below * TILE;
+    w->t.r0 = start + into;
     w->t.rows = (int)min(end - w->t.r0, (long long)TILE);
-    w->t.block = (start >> width_bits) + g + (long long)below * (TILE >> width_bits);
+    w->t.block = (start >> COL_BITS) + g + (into >> COL_BITS);
+    set_run(a, w);
 }
 
 /* Which rows strip i has; none: rows is not positive.  All threads of a warp come here.  (Shifts: a division of 64 bits takes a hundred
@@ -39,7 +68,7 @@ MOII_FN void find_strip(const tile8_cut &a, unsigned int i, way *w)
     long long start = 0, end = a.rows;
     if (RAGGED) {
         g = group_of(a.offsets, (unsigned int)a.groups, i);
-        start = a.offsets[g], end = g < a.groups ? a.offsets[g + 1] : a.rows, first = (unsigned int)(start >> 7) + g;
+        start = a.offsets[g], end = g < a.groups ? a.offsets[g + 1] : a.rows, first = (unsigned int)(start >> STRIP_BITS) + g;
     }
     w->strip = i;
     set_strip(a, w, g, start, end, i - first);
@@ -51,7 +80,7 @@ MOII_FN void find_strip(const tile8_cut &a, unsigned int i, way *w)
 MOII_FN void note(way *to, const way &w, long long right)
 {
     *to = w;
-#if TILE_RINGS > 1
+#if TILE_TWINS
     to->twin = w.t;
     to->twin.c0 += right;
 #endif
@@ -63,8 +92,9 @@ MOII_FN way below(const tile8_cut &a, const way &from, unsigned int step)
     way w = from;
     if (RAGGED) step = 1;
     w.strip += step;
-    w.t.r0 += (long long)step * TILE, w.t.block += step * (COL_KIND == TILE_MX32 ? TILE / 32 : 1);
+    w.t.r0 += (long long)step * TILE, w.t.block += step * (TILE >> COL_BITS);
     w.t.rows = (int)min(w.end - w.t.r0, (long long)TILE);
+    set_run(a, &w);
     if (RAGGED && w.t.rows <= 0) {
         const long long start = w.end;
         unsigned int g = w.group;
@@ -85,7 +115,6 @@ MOII_FN void begin(const tile8_cut &a, const tile &t, unsigned int lo, unsigned 
         w.t = t, w.stop = stop;
         find_strip(a, lo, &w);
         if (w.t.rows <= 0) w = below(a, w, step); /* a number between two groups */
-        w.t.from = w.t.r0;
         if (threadIdx.x == 0) note(&ways[0], w, right);
         w = below(a, w, step);
         if (threadIdx.x == 0) note(&ways[1], w, right);
@@ -93,9 +122,9 @@ MOII_FN void begin(const tile8_cut &a, const tile &t, unsigned int lo, unsigned 
     __syncthreads();
 }
 
-#if COL_KIND == TILE_MX32 || COL_KIND == TILE_BLK128
+#if RAGGED
 /* Scale blocks b .. end - 1 of 128 columns become 0, by `threads` of the block's threads, of which this is number i. */
-MOII_FN void clear_blocks(const tile8_side &col, const tile &t, long long b, long long end, int i, int threads)
+MOII_FN void clear_scales(const tile8_side &col, const tile &t, long long b, long long end, int i, int threads)
 {
     const int last = COL_KIND == TILE_MX32 ? 15 : 3;
     const long long padded = col.layout == SCALES_COL ? (col.scale_rows + last) & ~(long long)last : col.scale_rows;
@@ -106,24 +135,44 @@ MOII_FN void clear_blocks(const tile8_side &col, const tile &t, long long b, lon
         else ((unsigned int *)col.scale)[scale_place(col, r, at >> 7, last)] = 0;
     }
 }
+
+/* The codes of blocks b .. end - 1 become 0, by a warp. */
+MOII_FN void clear_codes(const tile8_side &col, const tile &t, long long b, long long end)
+{
+    const int width = 1 << COL_BITS, count = (int)(end - b) * width;
+    unsigned char *base = col.data + t.c0 * col.stride + b * width;
+    const bool aligned = (((unsigned long long)base | (unsigned long long)col.stride) & 15) == 0;
+    if (!col.data || count <= 0) return;
+    const int pieces = count / 16;
+    for (int i = thread_index() % 32; i < t.cols * pieces; i += 32) {
+        unsigned char *to = base + i / pieces * col.stride + i % pieces * 16;
+        if (aligned) *(uint4 *)to = make_uint4(0, 0, 0, 0);
+        else
+            for (int k = 0; k < 16; k++) to[k] = 0;
+    }
+}
 #endif
 
-/* With groups: scale blocks that no group owns, and the padding of tiled row-wise scales. */
+/* With groups: blocks that no group owns (the codes of those behind all are what tiles without an owner make), and the padding of tiled row-wise
+ * scales.  By the block's first 256 threads. */
 MOII_FN void clear(const tile8_cut &a, const tile8_side &row, const tile8_side &col, const tile &t)
 {
-#if COL_KIND == TILE_MX32 || COL_KIND == TILE_BLK128
-    const int width = COL_KIND == TILE_MX32 ? 32 : 128, thread = thread_index();
-    for (long long g = thread / 32; g < a.groups; g += WARPS) /* between groups there are few: a warp for each */
-        clear_blocks(col, t, a.offsets[g] / width + g + (a.offsets[g + 1] - a.offsets[g] + width - 1) / width,
-                     g + 1 < a.groups ? a.offsets[g + 1] / width + g + 1 : 0, thread % 32, 32);
-    clear_blocks(col, t, 0, a.offsets[0] / width, thread, 256);
-    const long long behind = a.offsets[a.groups - 1] / width + a.groups - 1 + (a.offsets[a.groups] - a.offsets[a.groups - 1] + width - 1) / width;
-    clear_blocks(col, t, behind, col.blocks, thread, 256);
+    const int thread = thread_index();
+    if (unit_index() > 0) return;
+#if RAGGED
+    const int width = 1 << COL_BITS;
+    for (long long g = thread / 32; g < a.groups; g += WARPS) { /* between groups there are few: a warp for each */
+        const long long used = (a.offsets[g] >> COL_BITS) + g + ((a.offsets[g + 1] - a.offsets[g] + width - 1) >> COL_BITS);
+        const long long next = (a.offsets[g + 1] >> COL_BITS) + g + 1;
+        clear_scales(col, t, used, next, thread % 32, 32);
+        clear_codes(col, t, used, next);
+    }
+    clear_scales(col, t, (a.offsets[a.groups] >> COL_BITS) + a.groups, col.blocks, thread, 256);
 #endif
 #if ROW_KIND == TILE_MX32
     if (row.layout == SCALES_TILED)
         for (long long r = a.rows; r < ((a.rows + 127) & ~127LL); r++)
-            if (thread_index() < 4) ((unsigned char *)row.scale)[scale_place(row, r, t.c0 / 32 + thread_index(), 15)] = 0;
+            if (thread < 4) ((unsigned char *)row.scale)[scale_place(row, r, t.c0 / 32 + thread, 15)] = 0;
 #endif
 }
 
