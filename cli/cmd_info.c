@@ -7,6 +7,7 @@
 
 #include "args.h"
 #include "cmd.h"
+#include "info_plan.h"
 
 static const struct { const char *name, *about; } variables[] = {
     { "MOI_BACKEND", "auto, cpu or cuda" },
@@ -105,6 +106,7 @@ static int show_json(const moi_ctx *ctx)
 
 int cmd_info(int argc, char **argv)
 {
+    if (argc > 1 && !strcmp(argv[1], "plan")) return info_plan(argc - 1, argv + 1);
     bool json = false, markdown = false;
     const char *on = "auto";
     moi_ctx_config config = MOI_CTX_CONFIG_INIT;
@@ -114,7 +116,7 @@ int cmd_info(int argc, char **argv)
         { "markdown", ARG_FLAG, &markdown, .help = "print the table of implementations as README.md shows it" },
     };
     args_spec spec = ARGS_SPEC("info", "Shows the version, the machine, every implementation with what it supports, and the\n"
-                                       "environment variables that matter.\n", table);
+                                       "environment variables that matter.  'moiety info plan --help': what a product would get, and why.\n", table);
     int verdict = args_parse(&spec, argc, argv);
     if (verdict != ARGS_GO) return verdict;
     if (markdown) return show_markdown(), CMD_DONE;

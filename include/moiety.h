@@ -203,6 +203,13 @@ MOI_API moi_status moi_gemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_
 MOI_API moi_status moi_gemm_run(const moi_plan *plan, const moi_gemm_args *args, void *workspace,
                                 int64_t workspace_bytes, moi_stream stream);
 
+/* Computes  tells config->each, name by name, what a plan for the description would be, without making it: "row" (each in order, and why
+ *           it is not taken), "chosen", then of the chosen one, or else ("shown") of the first that is only not verified: "workspace" (bytes),
+ *           "tile" (each way to cut the work, with the estimate that decides, the best last), "bound", and what else it knows.
+ * Errors    ARG, SHAPE: as the plan.  That no row supports it is none: "chosen" is "none" then.
+ * Promise   P:gemm.explain  "chosen" and "workspace" are what the plan has. */
+MOI_API moi_status moi_gemm_explain(moi_ctx *ctx, const moi_gemm_desc *desc, const moi_explain_config *config);
+
 typedef enum moi_grouping {
     MOI_GROUP_M = 0, /* rows of A and D are cut into groups, each with its own B: fprop, dgrad */
     MOI_GROUP_K = 1, /* the reduction is cut into groups, each with its own D: wgrad */
@@ -258,6 +265,8 @@ typedef struct moi_ggemm_args {
 MOI_API moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_desc *desc);
 MOI_API moi_status moi_ggemm_run(const moi_plan *plan, const moi_ggemm_args *args, void *workspace,
                                  int64_t workspace_bytes, moi_stream stream);
+
+MOI_API moi_status moi_ggemm_explain(moi_ctx *ctx, const moi_ggemm_desc *desc, const moi_explain_config *config); /* as moi_gemm_explain */
 
 #ifdef __cplusplus
 }

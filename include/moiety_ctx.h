@@ -58,6 +58,16 @@ MOI_API int64_t moi_plan_workspace_bytes(const moi_plan *plan);
 MOI_API const char *moi_plan_row(const moi_plan *plan); /* the chosen row, "gemm_fast" */
 MOI_API void moi_plan_free(moi_plan *plan);             /* NULL is allowed */
 
+/* Whom moi_gemm_explain and moi_ggemm_explain tell what a plan would be. */
+typedef struct moi_explain_config {
+    uint32_t size;
+    int32_t capability; /* of a GPU that need not be there, 90 for 9.0; 0: what the context has */
+    int32_t sms;        /* and its multiprocessors */
+    void (*each)(void *user, const char *name, const char *value);
+    void *user;
+} moi_explain_config;
+#define MOI_EXPLAIN_CONFIG_INIT { .size = sizeof(moi_explain_config), .sms = 132 }
+
 /* One implementation of one operation, as `moiety info` lists them. */
 typedef struct moi_row_info {
     uint32_t size;

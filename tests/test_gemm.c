@@ -405,9 +405,43 @@ static void test_unaligned_weights(void **state)
         }
 }
 
+static void remember_chosen(void *user, const char *name, const char *value)
+{
+    if (!strcmp(name, "chosen")) snprintf(user, 32, "%s", value);
+}
+
+/* Of a GPU that is not there: the row that would be taken there, by name as long as it is not verified. */
+static void test_explain(void **state)
+{
+    (void)state;
+    char chosen[32] = "";
+    moi_explain_config to = MOI_EXPLAIN_CONFIG_INIT, ok;
+    moi_gemm_desc d = MOI_GEMM_DESC_INIT;
+    d.a = MOI_FORMAT_BLK128_ACT, d.b = MOI_FORMAT_BLK128_WEIGHT, d.max_m = 64, d.n = 4096, d.k = 7168;
+    to.each = remember_chosen, to.user = chosen;
+    ok = to;
+    moit_ok(moi_gemm_explain(moit_ctx(0), &d, &to));
+    assert_string_equal(chosen, "gemm_fast");
+    to.capability = 90, d.row = "gemm_sm90";
+    moit_ok(moi_gemm_explain(moit_ctx(0), &d, &to));
+    assert_string_equal(chosen, "gemm_sm90");
+    to.capability = 80;
+    moit_ok(moi_gemm_explain(moit_ctx(0), &d, &to));
+    assert_string_equal(chosen, "none");
+    moit_refused(moi_gemm_explain(moit_ctx(0), &d, NULL), MOI_ERR_ARG, "config is NULL");
+    moit_refused(moi_gemm_explain(NULL, &d, &to), MOI_ERR_ARG, "ctx is NULL");
+    to = ok, to.each = NULL;
+    moit_refused(moi_gemm_explain(moit_ctx(0), &d, &to), MOI_ERR_ARG, "config.each is NULL");
+    to = ok, to.sms = 0;
+    moit_refused(moi_gemm_explain(moit_ctx(0), &d, &to), MOI_ERR_ARG, "sms 1..4096, got 0 and 0");
+    d.n = -1;
+    moit_refused(moi_gemm_explain(moit_ctx(0), &d, &ok), MOI_ERR_SHAPE, "must be >= 0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_explain),
         cmocka_unit_test(test_by_hand), cmocka_unit_test(test_bound), cmocka_unit_test(test_bound_large), cmocka_unit_test(test_nan),
         cmocka_unit_test(test_deterministic), cmocka_unit_test(test_unaligned_weights), cmocka_unit_test(test_plan_errors), cmocka_unit_test(test_run_errors),
     };

@@ -132,19 +132,35 @@ static const char *row_of(const job *j)
     return j->grouping == DENSE ? "gemm_fast" : "ggemm_fast";
 }
 
+static void compare_told(void *user, const char *name, const char *value)
+{
+    const moi_plan *plan = user;
+    char bytes[32];
+    snprintf(bytes, sizeof bytes, "%lld", (long long)moi_plan_workspace_bytes(plan));
+    if (!strcmp(name, "chosen")) assert_string_equal(value, moi_plan_row(plan));
+    if (!strcmp(name, "workspace")) assert_string_equal(value, bytes);
+}
+
+/* P:gemm.explain */
 static void open_plan(job *j, moi_ctx *ctx)
 {
+    moi_explain_config to = MOI_EXPLAIN_CONFIG_INIT;
+    to.each = compare_told;
     if (j->grouping == DENSE) {
         moi_gemm_desc d = { .size = sizeof d, .row = row_of(j), .a = j->a.format, .b = j->b.format, .a_order = j->a.order, .b_order = j->b.order,
                             .out = j->out, .accumulate = j->accumulate, .max_m = j->m, .n = j->n, .k = j->k, .mx = j->mx,
                             .sm_limit = j->sm_limit, .overlap = j->overlap };
         moit_ok(moi_gemm_plan_create(&j->plan, ctx, &d));
+        to.user = j->plan;
+        moit_ok(moi_gemm_explain(ctx, &d, &to));
     } else {
         moi_ggemm_desc d = { .size = sizeof d, .row = row_of(j), .grouping = (moi_grouping)j->grouping, .a = j->a.format, .b = j->b.format,
                              .a_order = j->a.order, .b_order = j->b.order, .out = j->out, .accumulate = j->accumulate, .groups = j->groups,
                              .max_rows = j->rows, .m = j->grouping == MOI_GROUP_K ? j->m : 0, .n = j->n, .k = j->grouping == MOI_GROUP_K ? 0 : j->k,
                              .expected_rows = j->expected, .sm_limit = j->sm_limit, .overlap = j->overlap };
         moit_ok(moi_ggemm_plan_create(&j->plan, ctx, &d));
+        to.user = j->plan;
+        moit_ok(moi_ggemm_explain(ctx, &d, &to));
     }
     int64_t bytes = j->lines * moi_row_bytes(j->out, j->n);
     j->d = moit_alloc(bytes);

@@ -24,6 +24,9 @@ typedef struct moii_backend {
     moi_status (*upload)(moi_ctx *ctx, void *device, const void *host, int64_t bytes, moi_stream stream);
     moi_status (*download)(moi_ctx *ctx, void *host, const void *device, int64_t bytes, moi_stream stream);
     const struct moii_nn *nn; /* what the model needs beside the public operations */
+    /* ctx->state for a device that need not be there, or (capability 0) is the one of `like`: rows can be asked what they support, plans made,
+     * without anything compiled or loaded, and not run.  free() ends it.  NULL: any context will do. */
+    moi_status (*imagine)(moi_ctx *ctx, const moi_ctx *like, int capability, int sms);
 } moii_backend;
 
 extern const moii_backend moii_backend_cpu, moii_backend_cuda;
@@ -69,6 +72,11 @@ moi_status moii_take(void *to, size_t known, const void *from, const char *where
  * `recipes`: every bit must be in the row's set. */
 moi_status moii_plan_make(moi_plan **out, moi_ctx *ctx, moii_op op, const void *desc, size_t desc_bytes, const char *row,
                           uint32_t recipes);
+/* moi_gemm_explain and its like, behind the checks of the description. */
+moi_status moii_plan_explain(moi_ctx *ctx, moii_op op, const void *desc, size_t desc_bytes, const char *row, uint32_t recipes,
+                             const moi_explain_config *config);
+/* NULL if the row can do it, else the reason in words. */
+const char *moii_plan_declines(const moii_impl *row, const moi_ctx *ctx, const void *desc, uint32_t recipes, bool named);
 /* The checks every run begins with. */
 moi_status moii_run_check(const moi_plan *plan, moii_op op, const void *args, const void *workspace, int64_t workspace_bytes,
                           moi_stream stream);

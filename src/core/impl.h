@@ -39,6 +39,8 @@ typedef struct moii_impl {
     moi_status (*plan)(moi_plan *plan);
     moi_status (*run)(const moi_plan *plan, const void *args, void *workspace, moi_stream stream);
     moi_status (*run_backward)(const moi_plan *plan, const void *args, void *workspace, moi_stream stream);
+    /* Tells what its plan would be, in a context whose device need not be there.  NULL: nothing to tell. */
+    void (*explain)(const moi_ctx *ctx, const void *desc, const moi_explain_config *to);
     const struct moii_kernel *const *kernels; /* rows of the cuda back end: what they launch, up to NULL */
 } moii_impl;
 

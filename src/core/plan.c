@@ -15,8 +15,7 @@ static void append(char *text, size_t size, const char *row, const char *why)
     snprintf(text + used, size - used, "%s%s: %s", used ? "; " : "", row, why);
 }
 
-/* NULL if the row can do it, else the reason in words. */
-static const char *declines(const moii_impl *r, const moi_ctx *ctx, const void *desc, uint32_t recipes, bool named)
+const char *moii_plan_declines(const moii_impl *r, const moi_ctx *ctx, const void *desc, uint32_t recipes, bool named)
 {
     const char *why = "declined without a reason";
     if (r->backend != ctx->backend->id) return "belongs to another back end";
@@ -32,7 +31,7 @@ static const moii_impl *choose(moi_ctx *ctx, moii_op op, const void *desc, const
     for (int i = 0; i < moii_impl_count; i++) {
         const moii_impl *r = moii_impls[i];
         if (r->op != op || (row && strcmp(row, r->name) != 0)) continue;
-        const char *why = declines(r, ctx, desc, recipes, row != NULL);
+        const char *why = moii_plan_declines(r, ctx, desc, recipes, row != NULL);
         if (!why) return r;
         append(reasons, size, r->name, why);
         moii_log(ctx, MOI_LOG_DEBUG, "dispatch: %s declines: %s", r->name, why);

@@ -197,7 +197,20 @@ static moi_status cuda_download(moi_ctx *ctx, void *host, const void *device, in
     return copy(ctx, (void *)(uintptr_t)device, host, bytes, true, stream);
 }
 
+/* As much of a device as planning asks for; the shared memory is that of capability 9.0 and 10.0. */
+static moi_status cuda_imagine(moi_ctx *ctx, const moi_ctx *like, int capability, int sms)
+{
+    moii_gpu *gpu = calloc(1, sizeof *gpu);
+    MOII_REQUIRE(gpu, MOI_ERR_NOMEM, "cuda: no memory for a device that is not there");
+    gpu->capability = capability ? capability : moii_gpu_of(like)->capability;
+    gpu->sms = capability ? sms : moii_gpu_of(like)->sms;
+    gpu->shared_bytes = capability ? 232448 : moii_gpu_of(like)->shared_bytes;
+    gpu->imagined = true;
+    ctx->state = gpu;
+    return MOI_OK;
+}
+
 const moii_backend moii_backend_cuda = {
     .id = MOI_BACKEND_CUDA, .name = "cuda", .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .release = cuda_release,
-    .sync = cuda_sync, .put = cuda_put, .upload = cuda_upload, .download = cuda_download,
+    .sync = cuda_sync, .put = cuda_put, .upload = cuda_upload, .download = cuda_download, .imagine = cuda_imagine,
 };

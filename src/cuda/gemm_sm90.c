@@ -60,11 +60,20 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     return moii_tensor_launch(plan, "gemm run", &r, workspace, stream);
 }
 
+static void explain(const moi_ctx *ctx, const void *desc, const moi_explain_config *to)
+{
+    const moi_gemm_desc *d = desc;
+    const char *why;
+    moii_tensor_product p = product_of(d);
+    moii_tensor_fits(&p, d->out, &why);
+    moii_tensor_explain(ctx, &p, to);
+}
+
 static const moii_kernel *const kernels[] = { &kernel, &moii_widen_kernel, NULL };
 
 const moii_impl moii_impl_gemm_sm90 = {
     .name = "gemm_sm90", .op = MOII_OP_GEMM, .backend = MOI_BACKEND_CUDA,
     .is_unverified = true, /* until tests/test_tensor_products.c has passed on the chip */
     .recipes = MOII_RECIPE_BIT(MOI_RECIPE_BF16) | MOII_RECIPE_BIT(MOI_RECIPE_MX32) | MOII_RECIPE_BIT(MOI_RECIPE_BLK128),
-    .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
+    .supports = supports, .plan = plan_it, .run = run, .explain = explain, .kernels = kernels,
 };

@@ -129,6 +129,7 @@ moi_status moii_gpu_prepare(moi_ctx *ctx, moii_gpu_kernel *kernels, int count)
 {
     moii_gpu *gpu = moii_gpu_of(ctx);
     bool pushed;
+    if (gpu->imagined) return MOI_OK;
     MOII_TRY(moii_gpu_enter(gpu, &pushed));
     pthread_mutex_lock(&gpu->lock);
     moi_status status = get_missing(ctx, kernels, count);

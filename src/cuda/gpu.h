@@ -20,6 +20,7 @@ typedef struct moii_gpu {
     moii_cucontext context; /* the caller's, or the device's primary one */
     moii_cudevice device;
     bool retained;          /* the primary context is released at the end */
+    bool imagined;          /* plans may be made, which neither compile nor load, and not be run */
     int capability;         /* 90: 9.0 */
     int sms, shared_bytes;  /* shared_bytes: the most a block may ask for */
     int64_t l2_bytes;

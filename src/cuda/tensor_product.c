@@ -74,12 +74,17 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
              t->cluster, t->split, t->turns);
 }
 
+void moii_tensor_settle(moii_tensor_product *p, int sms)
+{
+    p->sms = p->sm_limit && p->sm_limit < sms ? p->sm_limit : sms;
+    if (p->widened) p->a = p->b = &plain_bf16, p->scaling = SCALING_NONE;
+}
+
 void moii_tensor_variant(moii_tensor_product *p, moi_dtype out, char defines[MOII_DEFINES])
 {
     const char *why;
-    p->sms = 132;
     moii_tensor_fits(p, out, &why);
-    if (p->widened) p->a = p->b = &plain_bf16, p->scaling = SCALING_NONE;
+    moii_tensor_settle(p, 132);
     moii_tensor_tile t = moii_tensor_choose(p);
     moii_tensor_defines(p, &t, defines);
 }
@@ -111,8 +116,6 @@ static moi_status plan_copies(moi_plan *plan, moii_tensor_plan *s)
         snprintf(s->widen[i].defines, MOII_DEFINES, "E5M2=%d", (i ? s->b.elem : s->a.elem) == MOI_E5M2);
     }
     plan->workspace_bytes = at;
-    s->product.a = s->product.b = &plain_bf16;
-    s->product.scaling = SCALING_NONE;
     return moii_gpu_prepare(plan->ctx, s->widen, 2);
 }
 
@@ -123,10 +126,9 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
     plan->state = s;
     plan->unplan = unplan;
     s->product = *product;
-    s->product.sms = moii_gpu_of(plan->ctx)->sms;
-    if (product->sm_limit && product->sm_limit < s->product.sms) s->product.sms = product->sm_limit;
     s->a = *product->a, s->b = *product->b;
     MOII_TRY(plan_copies(plan, s));
+    moii_tensor_settle(&s->product, moii_gpu_of(plan->ctx)->sms);
     s->tile = moii_tensor_choose(&s->product);
     s->kernel.kernel = kernel;
     s->kernel.shared_bytes = moii_tensor_shared(&s->product, &s->tile);

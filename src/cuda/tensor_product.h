@@ -46,6 +46,13 @@ static inline bool moii_tensor_experts(const moii_tensor_product *p) { return p-
 /* Whether the tensor cores can do it, and what SCALING it is. */
 bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why);
 moii_tensor_tile moii_tensor_choose(const moii_tensor_product *p);
+/* The same, and tells `told` of every candidate and its estimate in clocks. */
+typedef void (*moii_tensor_told)(void *user, const moii_tensor_tile *tile, double clocks);
+moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_told told, void *user);
+/* p, which fits, on a device of so many multiprocessors, as the kernel that multiplies sees it: behind the copies that it needs. */
+void moii_tensor_settle(moii_tensor_product *p, int sms);
+/* For a row's `explain`: p as it fits. */
+void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *p, const moi_explain_config *to);
 int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t);
 void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES]);
 

@@ -90,7 +90,7 @@ static const moii_tensor_tile large[] = {
 static const moii_tensor_tile large16[] = { { 2, 1, 256, 4, 2, 1, 1 }, { 2, 2, 128, 4, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 } };
 static const moii_tensor_tile large_vector[] = { { 3, 1, 128, 5, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 } };
 
-typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; double least; } search;
+typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; double least; moii_tensor_told told; void *user; } search;
 
 static void consider(search *s, moii_tensor_tile t)
 {
@@ -99,6 +99,7 @@ static void consider(search *s, moii_tensor_tile t)
     while (t.stages > 2 && moii_tensor_shared(p, &t) > SHARED_MOST) t.stages--;
     if (moii_tensor_shared(p, &t) > SHARED_MOST) return;
     double clocks = estimate(p, &t);
+    if (s->told) s->told(s->user, &t, clocks);
     if (s->least == 0.0 || clocks < s->least) s->least = clocks, s->best = t;
 }
 
@@ -117,9 +118,11 @@ static void consider_small(search *s, int wgs)
             }
 }
 
-moii_tensor_tile moii_tensor_choose(const moii_tensor_product *p)
+moii_tensor_tile moii_tensor_choose(const moii_tensor_product *p) { return moii_tensor_consider(p, NULL, NULL); }
+
+moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_told told, void *user)
 {
-    search s = { .p = p };
+    search s = { .p = p, .told = told, .user = user };
     int64_t rows = group_rows(p);
     if (p->scaling != SCALING_MX && rows > 64) {
         const moii_tensor_tile *list = p->scaling == SCALING_NONE ? large16 : p->scaling == SCALING_VECTOR ? large_vector : large;

@@ -38,17 +38,34 @@ moi_status moii_product_check(const char *where, const moii_product_desc *d)
     return MOI_OK;
 }
 
+/* Checks the description into *d. */
+static moi_status take_desc(const moi_ctx *ctx, const moi_gemm_desc *desc, moi_gemm_desc *d)
+{
+    MOII_REQUIRE(ctx, MOI_ERR_ARG, "gemm plan: ctx is NULL");
+    MOII_TRY(moii_take(d, sizeof *d, desc, "gemm plan: desc"));
+    moii_product_desc p = { &d->a, &d->b, d->a_order, d->b_order, d->out, d->accumulate, true, d->mx, d->sm_limit };
+    MOII_TRY(moii_product_check("gemm plan", &p));
+    MOII_REQUIRE(d->max_m >= 0 && d->n >= 0 && d->k >= 0, MOI_ERR_SHAPE, "gemm plan: max_m, n and k must be >= 0, got %lld, %lld, %lld",
+                 (long long)d->max_m, (long long)d->n, (long long)d->k);
+    return MOI_OK;
+}
+
+static uint32_t recipes_of(const moi_gemm_desc *d) { return MOII_RECIPE_BIT(d->a.recipe) | MOII_RECIPE_BIT(d->b.recipe); }
+
 moi_status moi_gemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_gemm_desc *desc)
 {
     moi_gemm_desc d;
-    MOII_REQUIRE(out && ctx, MOI_ERR_ARG, "gemm plan: %s is NULL", out ? "ctx" : "out");
+    MOII_REQUIRE(out, MOI_ERR_ARG, "gemm plan: out is NULL");
     *out = NULL;
-    MOII_TRY(moii_take(&d, sizeof d, desc, "gemm plan: desc"));
-    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate, true, d.mx, d.sm_limit };
-    MOII_TRY(moii_product_check("gemm plan", &p));
-    MOII_REQUIRE(d.max_m >= 0 && d.n >= 0 && d.k >= 0, MOI_ERR_SHAPE, "gemm plan: max_m, n and k must be >= 0, got %lld, %lld, %lld",
-                 (long long)d.max_m, (long long)d.n, (long long)d.k);
-    return moii_plan_make(out, ctx, MOII_OP_GEMM, &d, sizeof d, d.row, MOII_RECIPE_BIT(d.a.recipe) | MOII_RECIPE_BIT(d.b.recipe));
+    MOII_TRY(take_desc(ctx, desc, &d));
+    return moii_plan_make(out, ctx, MOII_OP_GEMM, &d, sizeof d, d.row, recipes_of(&d));
+}
+
+moi_status moi_gemm_explain(moi_ctx *ctx, const moi_gemm_desc *desc, const moi_explain_config *config)
+{
+    moi_gemm_desc d;
+    MOII_TRY(take_desc(ctx, desc, &d));
+    return moii_plan_explain(ctx, MOII_OP_GEMM, &d, sizeof d, d.row, recipes_of(&d), config);
 }
 
 moi_status moi_gemm_run(const moi_plan *plan, const moi_gemm_args *args, void *workspace, int64_t workspace_bytes, moi_stream stream)

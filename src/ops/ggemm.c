@@ -3,27 +3,42 @@
 #include "ctx.h"
 #include "products.h"
 
+/* Checks the description into *d. */
+static moi_status take_desc(const moi_ctx *ctx, const moi_ggemm_desc *desc, moi_ggemm_desc *d)
+{
+    MOII_REQUIRE(ctx, MOI_ERR_ARG, "ggemm plan: ctx is NULL");
+    MOII_TRY(moii_take(d, sizeof *d, desc, "ggemm plan: desc"));
+    moii_product_desc p = { &d->a, &d->b, d->a_order, d->b_order, d->out, d->accumulate, false, d->mx, d->sm_limit };
+    MOII_TRY(moii_product_check("ggemm plan", &p));
+    MOII_REQUIRE(d->grouping == MOI_GROUP_M || d->grouping == MOI_GROUP_K || d->grouping == MOI_GROUP_MASKED, MOI_ERR_ARG,
+                 "ggemm plan: grouping must be GROUP_M (0), GROUP_K (1) or GROUP_MASKED (2), got %d", (int)d->grouping);
+    if (d->grouping != MOI_GROUP_K) {
+        MOII_REQUIRE(d->a_order == MOI_K_MAJOR, MOI_ERR_ARG, "ggemm plan: a_order must be K_MAJOR for GROUP_M and GROUP_MASKED");
+    } else {
+        MOII_REQUIRE(moii_format_plain(&d->b) || d->b.block == MOI_BLOCK_VECTOR, MOI_ERR_ARG,
+                     "ggemm plan: b.block must be VECTOR for GROUP_K: squares cannot follow ragged groups");
+    }
+    MOII_REQUIRE(d->groups >= 0 && d->max_rows >= 0 && d->m >= 0 && d->n >= 0 && d->k >= 0, MOI_ERR_SHAPE,
+                 "ggemm plan: groups, max_rows, m, n and k must be >= 0, got %lld, %lld, %lld, %lld, %lld", (long long)d->groups,
+                 (long long)d->max_rows, (long long)d->m, (long long)d->n, (long long)d->k);
+    MOII_REQUIRE(d->expected_rows >= 0, MOI_ERR_SHAPE, "ggemm plan: expected_rows must be >= 0, got %lld", (long long)d->expected_rows);
+    return MOI_OK;
+}
+
 moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_desc *desc)
 {
     moi_ggemm_desc d;
-    MOII_REQUIRE(out && ctx, MOI_ERR_ARG, "ggemm plan: %s is NULL", out ? "ctx" : "out");
+    MOII_REQUIRE(out, MOI_ERR_ARG, "ggemm plan: out is NULL");
     *out = NULL;
-    MOII_TRY(moii_take(&d, sizeof d, desc, "ggemm plan: desc"));
-    moii_product_desc p = { &d.a, &d.b, d.a_order, d.b_order, d.out, d.accumulate, false, d.mx, d.sm_limit };
-    MOII_TRY(moii_product_check("ggemm plan", &p));
-    MOII_REQUIRE(d.grouping == MOI_GROUP_M || d.grouping == MOI_GROUP_K || d.grouping == MOI_GROUP_MASKED, MOI_ERR_ARG,
-                 "ggemm plan: grouping must be GROUP_M (0), GROUP_K (1) or GROUP_MASKED (2), got %d", (int)d.grouping);
-    if (d.grouping != MOI_GROUP_K) {
-        MOII_REQUIRE(d.a_order == MOI_K_MAJOR, MOI_ERR_ARG, "ggemm plan: a_order must be K_MAJOR for GROUP_M and GROUP_MASKED");
-    } else {
-        MOII_REQUIRE(moii_format_plain(&d.b) || d.b.block == MOI_BLOCK_VECTOR, MOI_ERR_ARG,
-                     "ggemm plan: b.block must be VECTOR for GROUP_K: squares cannot follow ragged groups");
-    }
-    MOII_REQUIRE(d.groups >= 0 && d.max_rows >= 0 && d.m >= 0 && d.n >= 0 && d.k >= 0, MOI_ERR_SHAPE,
-                 "ggemm plan: groups, max_rows, m, n and k must be >= 0, got %lld, %lld, %lld, %lld, %lld", (long long)d.groups,
-                 (long long)d.max_rows, (long long)d.m, (long long)d.n, (long long)d.k);
-    MOII_REQUIRE(d.expected_rows >= 0, MOI_ERR_SHAPE, "ggemm plan: expected_rows must be >= 0, got %lld", (long long)d.expected_rows);
+    MOII_TRY(take_desc(ctx, desc, &d));
     return moii_plan_make(out, ctx, MOII_OP_GGEMM, &d, sizeof d, d.row, MOII_RECIPE_BIT(d.a.recipe));
+}
+
+moi_status moi_ggemm_explain(moi_ctx *ctx, const moi_ggemm_desc *desc, const moi_explain_config *config)
+{
+    moi_ggemm_desc d;
+    MOII_TRY(take_desc(ctx, desc, &d));
+    return moii_plan_explain(ctx, MOII_OP_GGEMM, &d, sizeof d, d.row, MOII_RECIPE_BIT(d.a.recipe), config);
 }
 
 /* Offsets lie in device memory; only the CPU back end may read them before it starts. */

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tensor_explain.c: why a product is cut as it is, and how exact it will be, in words. */
+#include <stdio.h>
+
+#include "format.h"
+#include "tensor_product.h"
+
+static void tell_tile(void *user, const moii_tensor_tile *t, double clocks)
+{
+    const moi_explain_config *to = user;
+    char text[256];
+    int n = snprintf(text, sizeof text, "%3d x %3d, %2d stages, %d x 128 threads", 64 * t->wgs * t->waves, t->bn, t->stages, t->wgs * t->turns);
+    if (t->turns > 1) n += snprintf(text + n, sizeof text - (size_t)n, " in %d teams", t->turns);
+    if (t->cluster > 1) n += snprintf(text + n, sizeof text - (size_t)n, ", %d blocks share A", t->cluster);
+    if (t->split > 1) n += snprintf(text + n, sizeof text - (size_t)n, ", reduction in %d parts", t->split);
+    snprintf(text + n, sizeof text - (size_t)n, ": %.0f clocks", clocks);
+    to->each(to->user, "tile", text);
+}
+
+typedef struct best { const moi_explain_config *to; moii_tensor_tile tile; double clocks; } best;
+
+static void keep_best(void *user, const moii_tensor_tile *t, double clocks)
+{
+    best *b = user;
+    if (b->clocks == 0.0 || clocks < b->clocks) b->tile = *t, b->clocks = clocks;
+    tell_tile((void *)(uintptr_t)b->to, t, clocks);
+}
+
+/* P:gemm.bound, for this reduction; S stands for sum |A B|. */
+static void tell_bound(const moii_tensor_product *p, const moi_explain_config *to)
+{
+    char text[512];
+    const char *half = p->out_f32 ? "f32" : "bf16", *plus = p->accumulate ? " + |D|" : "";
+    if (p->scaling == SCALING_NONE)
+        snprintf(text, sizeof text, "|D - exact| <= %lld 2^-23 (S%s) + 18 2^-25 M, S = sum |A B|, M = sum over each 16 products of the largest of them and of "
+                 "the sum so far, + half a unit of %s", (long long)p->k + 4, plus, half);
+    else
+        snprintf(text, sizeof text, "|D - exact| <= %lld 2^-23 (S%s) + %d 2^-13 M, S = sum |A B|, M = sum over each 32 products of the largest of them and of "
+                 "the sum since the last multiple of %d, + half a unit of %s", (long long)p->k + 4, plus, p->scaling == SCALING_MX ? 32 : 34,
+                 p->scaling == SCALING_MX ? 32 : 128, half);
+    to->each(to->user, "bound", text);
+}
+
+void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product, const moi_explain_config *to)
+{
+    moii_tensor_product p = *product;
+    char text[MOII_DEFINES + 32];
+    best b = { .to = to };
+    moii_tensor_settle(&p, moii_gpu_of(ctx)->sms);
+    if (p.widened) to->each(to->user, "copies", "both operands become BF16 first: a scale for every 32 products would cost more");
+    snprintf(text, sizeof text, "%d of %d", p.sms, moii_gpu_of(ctx)->sms);
+    to->each(to->user, "multiprocessors", text);
+    moii_tensor_consider(&p, keep_best, &b);
+    to->each(to->user, "tile", "of these the shortest:");
+    tell_tile((void *)(uintptr_t)to, &b.tile, b.clocks);
+    moii_tensor_defines(&p, &b.tile, text);
+    to->each(to->user, "kernel", text);
+    tell_bound(&p, to);
+}
