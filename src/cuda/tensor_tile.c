@@ -15,10 +15,10 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int bm = 64 * t->wgs * t->waves, per_step = p->scaling == SCALING_MX ? 4 : 1;
     bool staged = p->scaling >= SCALING_SQUARE && p->scaling <= SCALING_MX;
     int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;
-    int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : 0;
-    int scales = 4 * (a_scales + b_scales), out = p->out_f32 || t->split > 1 ? 0 : t->wgs * 4 * 2048;
+    int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : p->scaling == SCALING_SQUARE ? 4 : 0;
+    int scales = 4 * (a_scales + b_scales), out = p->out_f32 || t->split > 1 ? 0 : bm * ((t->bn + 63) / 64 * 128);
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
-    return join + t->stages * ((bm + t->bn) * PRODUCT_STEP_BYTES + scales + 16) + out;
+    return 128 * t->wgs * t->turns + join + t->stages * ((bm + t->bn) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
 /* ---- the estimate ---- */
@@ -85,7 +85,7 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
 /* ---- candidates ---- */
 
 static const moii_tensor_tile large[] = {
-    { 2, 2, 128, 4, 1, 1, 1 }, { 3, 1, 128, 5, 1, 1, 1 }, { 2, 1, 192, 5, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 },
+    { 2, 2, 128, 4, 2, 1, 1 }, { 2, 2, 128, 4, 1, 1, 1 }, { 3, 1, 128, 5, 1, 1, 1 }, { 2, 1, 192, 5, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 },
 };
 static const moii_tensor_tile large16[] = { { 2, 1, 256, 4, 2, 1, 1 }, { 2, 2, 128, 4, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 } };
 static const moii_tensor_tile large_vector[] = { { 3, 1, 128, 5, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 } };
@@ -126,7 +126,7 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
     int64_t rows = group_rows(p);
     if (p->scaling != SCALING_MX && rows > 64) {
         const moii_tensor_tile *list = p->scaling == SCALING_NONE ? large16 : p->scaling == SCALING_VECTOR ? large_vector : large;
-        int count = p->scaling == SCALING_NONE ? 3 : p->scaling == SCALING_VECTOR ? 2 : 4;
+        int count = p->scaling == SCALING_NONE ? 3 : p->scaling == SCALING_VECTOR ? 2 : 5;
         for (int i = 0; i < count; i++) consider(&s, list[i]);
     }
     if (rows <= 256) consider_small(&s, rows <= 64 ? 1 : 2);

@@ -104,112 +104,96 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
 
 #else
 
-/* sum += scale x what the tensor cores summed: rows lane / 4 and lane / 4 + 8 of the wave. */
-#if SCALING == SCALING_SQUARE
-/* sb: of the squares that the tile touches; in: columns of the tile in front of its first square's end */
-MOII_FN void promote(float *sum, const float *acc, const float *sa, const float *sb, int in)
-{
-#pragma unroll
-    for (int run = 0; run < RUNS; run++) {
-        const float b = run * SQUARE_RUN < in ? sb[0] : SQUARES == 2 || run * SQUARE_RUN < in + 128 ? sb[SQUARES > 1] : sb[SQUARES - 1];
-        const float s0 = sa[0] * b, s1 = sa[1] * b;
-#pragma unroll
-        for (int i = run * (BN / RUNS / 2); i < (run + 1) * (BN / RUNS / 2); i += 4) {
-            sum[i] = __fmaf_rn(acc[i], s0, sum[i]);
-            sum[i + 1] = __fmaf_rn(acc[i + 1], s0, sum[i + 1]);
-            sum[i + 2] = __fmaf_rn(acc[i + 2], s1, sum[i + 2]);
-            sum[i + 3] = __fmaf_rn(acc[i + 3], s1, sum[i + 3]);
-        }
-    }
-}
-#elif SCALING == SCALING_ROWS
-MOII_FN void promote(float *sum, const float *acc, const float *, const float *, int)
-{
-#pragma unroll
-    for (int i = 0; i < BN / 2; i++) asm volatile("add.rn.f32 %0, %0, %1;" : "+f"(sum[i]) : "f"(acc[i]));
-}
-#else
-/* sb: this lane's first column of the tile */
-MOII_FN void promote(float *sum, const float *acc, const float *sa, const float *sb, int)
-{
-#pragma unroll
-    for (int i = 0; i < BN / 2; i += 4) {
-        const float2 b = *(const float2 *)(sb + i * 2);
-        sum[i] = __fmaf_rn(acc[i] * b.x, sa[0], sum[i]);
-        sum[i + 1] = __fmaf_rn(acc[i + 1] * b.y, sa[0], sum[i + 1]);
-        sum[i + 2] = __fmaf_rn(acc[i + 2] * b.x, sa[1], sum[i + 2]);
-        sum[i + 3] = __fmaf_rn(acc[i + 3] * b.y, sa[1], sum[i + 3]);
-    }
-}
-#endif
+/* A lane's scales of one stage: of its rows lane / 4 and lane / 4 + 8 of each wave, and of the squares of B, if there are several; else the
+ * rows' are already times B's. */
+typedef struct stage_scales { float a[WAVES][2], b[SQUARES]; } stage_scales;
 
-/* Where a lane's scales come from. */
-typedef struct scale_view {
-    unsigned int a;          /* shared address, in the first stage, of the scale of this lane's first row */
-    unsigned int b[SQUARES]; /* SCALING_SQUARE: the next stage's, in floats from the operand's first, of the squares the tile touches */
-    int in;                  /* see promote */
-    float next[SQUARES];     /* they are on their way while a stage is worked at */
-} scale_view;
-
-MOII_FN void view_read(const product_args &a, scale_view *v)
-{
-#pragma unroll
-    for (int i = 0; i < SQUARES; i++) {
-        v->next[i] = __ldg((const float *)a.b_scales.p + v->b[i]);
-        v->b[i] += a.b_scales.block_stride * TURNS;
-    }
-}
-
-MOII_FN void view_open(const product_args &a, const shared &s, const unit &u, int wg, int team, scale_view *v)
+/* Shared address, in the first stage, of the scale of this lane's first row. */
+MOII_FN unsigned int row_scales(const shared &s, const unit &u, int wg)
 {
     const int early = SCALES_BULK && GROUPS == PRODUCT_ROWS ? u.row & 3 : 0; /* rows in front, so that the copy is aligned */
-    v->a = s.base + SCALES_AT + 4 * (wg * WAVES * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + early);
-    v->in = 128 - u.col % 128;
-#if SCALING == SCALING_SQUARE
-#pragma unroll
-    for (int i = 0; i < SQUARES; i++) /* behind the last: columns that are not stored */
-        v->b[i] = (B_GROUPED ? (unsigned int)u.group * (unsigned int)(a.b_scales.group_bytes / 4) : 0) +
-                  (unsigned int)min(u.col / 128 + i, a.b_scales.rows - 1) * a.b_scales.row_stride + (u.block + team) * a.b_scales.block_stride;
-    if (team < steps_of(u)) view_read(a, v);
-#endif
+    return s.base + SCALES_AT + 4 * (wg * WAVES * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + early);
 }
 
-/* x, but not before acc is there: else the compiler multiplies scales between the products of a stage, which then wait for them, and another
- * warpgroup's products come in between.  `select` picks all bytes of x. */
-MOII_FN float behind(float x, float acc, unsigned int select)
+MOII_FN stage_scales read_scales(const shared &s, unsigned int stage, unsigned int rows)
 {
-    return __uint_as_float(__byte_perm(__float_as_uint(acc), __float_as_uint(x), select));
+    stage_scales v;
+#pragma unroll
+    for (int i = 0; i < WAVES * 2 && SCALES_STAGED && SCALING != SCALING_MX; i++)
+        v.a[i / 2][i % 2] = shared_read(rows + SCALE_FLOATS * 4 * stage + i / 2 * 256 + i % 2 * 32);
+#pragma unroll
+    for (int i = 0; i < SQUARES && SCALING == SCALING_SQUARE; i++) v.b[i] = shared_read(s.base + SCALES_AT + 4 * (SCALE_FLOATS * stage + A_STAGED + i));
+#pragma unroll
+    for (int i = 0; i < WAVES * 2 && SCALING == SCALING_SQUARE && SQUARES == 1; i++) v.a[i / 2][i % 2] *= v.b[0];
+    return v;
 }
 
-/* One stage: for each wave, four products summed by the tensor cores, then added. */
-MOII_FN void multiply_stage(const product_args &a, const shared &s, unsigned int stage, scale_view *v, bool last, float sum[WAVES][BN / 2])
+/* Here and now: else the compiler moves additions behind the next stage's wait, and has no registers for what they add. */
+MOII_FN void add_times(float *d, float x, float scale) { asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(*d) : "f"(x), "f"(scale)); }
+
+/* sum += scale x what the tensor cores summed.  in: columns of the tile in front of its first square's end; columns: SCALING_VECTOR's
+ * scales of the tile's columns. */
+MOII_FN void promote(float *sum, const float *acc, const stage_scales &v, int w, int in, const float *columns)
 {
-    const float *b = scales_at(s, stage) + A_STAGED + threadIdx.x % 4 * 2;
-    float sa[WAVES][2], acc[BN / 2];
-#if SCALING == SCALING_SQUARE
-    float sb[SQUARES];
 #pragma unroll
-    for (int i = 0; i < SQUARES; i++) sb[i] = v->next[i];
-    if (!last) view_read(a, v);
-    b = sb;
+    for (int j = 0; j < BN / 8; j++) {
+        float s0 = v.a[w][0], s1 = v.a[w][1], *d = sum + 4 * j;
+        const float *x = acc + 4 * j;
+#if SCALING == SCALING_ROWS
+#pragma unroll
+        for (int i = 0; i < 4; i++) asm volatile("add.rn.f32 %0, %0, %1;" : "+f"(d[i]) : "f"(x[i]));
+#elif SCALING == SCALING_SQUARE
+        const int at = j * 8 / SQUARE_RUN * SQUARE_RUN;
+        if (SQUARES > 1) {
+            const float b = at < in ? v.b[0] : SQUARES == 2 || at < in + 128 ? v.b[SQUARES > 1] : v.b[SQUARES - 1];
+            s0 *= b, s1 *= b;
+        }
+        add_times(d, x[0], s0), add_times(d + 1, x[1], s0), add_times(d + 2, x[2], s1), add_times(d + 3, x[3], s1);
+#else
+        const float2 b = *(const float2 *)(columns + threadIdx.x % 4 * 2 + j * 8);
+        d[0] = __fmaf_rn(x[0] * b.x, s0, d[0]), d[1] = __fmaf_rn(x[1] * b.y, s0, d[1]);
+        d[2] = __fmaf_rn(x[2] * b.x, s1, d[2]), d[3] = __fmaf_rn(x[3] * b.y, s1, d[3]);
 #endif
-#pragma unroll
-    for (int i = 0; i < WAVES * 2 && SCALES_STAGED; i++) sa[i / 2][i % 2] = shared_read(v->a + SCALE_FLOATS * 4 * stage + i / 2 * 256 + i % 2 * 32);
+    }
+}
+
+MOII_FN stage_scales await_stage(const shared &s, ring at, unsigned int rows)
+{
+    barrier_wait(full_barrier(s, at.stage), at.parity);
+    return read_scales(s, at.stage, rows);
+}
+
+/* One stage: for each wave, four products summed by the tensor cores, then added.  While the tensor cores are at the last it is asked
+ * whether the next stage is there, and its scales are read (once more if it was not), so that nothing but additions stands between two
+ * waves' products; more: there is a next stage. */
+MOII_FN void multiply_stage(const shared &s, unsigned int stage, unsigned int rows, int in, stage_scales *v, bool more, ring next,
+                            float sum[WAVES][BN / 2])
+{
+    const float *columns = scales_at(s, stage) + A_STAGED;
+    stage_scales after;
+    float acc[BN / 2];
 #pragma unroll
     for (int w = 0; w < WAVES; w++) {
-        const unsigned int rows = as_it_is(s.a), select = as_it_is(0x7654);
+        const unsigned int at = as_it_is(s.a);
+        const bool last = w == WAVES - 1;
+        bool ready = true;
         wgmma_hold(acc);
         wgmma_begin();
 #pragma unroll
-        for (int j = 0; j < 4; j++) wgmma(acc, rows + stage * (STAGE_BYTES / 16) + w * 512 + j * 2, b_part(s, stage, j), j > 0);
+        for (int j = 0; j < 4; j++) wgmma(acc, at + stage * (STAGE_BYTES / 16) + w * 512 + j * 2, b_part(s, stage, j), j > 0);
         wgmma_close();
+        if (last && more) {
+            ready = barrier_try(full_barrier(s, next.stage), next.parity);
+            after = read_scales(s, next.stage, rows);
+        }
         WGMMA_WAIT(0);
         wgmma_hold(acc);
-        if (SCALING != SCALING_VECTOR && w == WAVES - 1) release_stage(s, stage);
-        if (SCALING == SCALING_SQUARE) sa[w][0] = behind(sa[w][0], acc[0], select), sa[w][1] = behind(sa[w][1], acc[2], select);
-        promote(sum[w], acc, sa[w], b, v->in);
+        if (last && SCALING != SCALING_VECTOR) release_stage(s, stage);
+        promote(sum[w], acc, *v, w, in, columns);
+        if (last && SCALING == SCALING_VECTOR) release_stage(s, stage);
+        if (last && more && !ready) after = await_stage(s, next, rows);
     }
-    if (SCALING == SCALING_VECTOR) release_stage(s, stage);
+    *v = after;
 }
 
 /* The same with a scale for every 32 values: each product is added by itself, while the next one runs. */
@@ -232,48 +216,52 @@ MOII_FN void multiply_stage_mx(const shared &s, unsigned int stage, int wg, floa
     for (int i = 0; i < 4 * WAVES; i++) {
         const int w = i / 4, j = i % 4;
         const int row = (wg * WAVES + w) * 64 + warp * 16 + lane / 4;
-        const float sa[2] = { scales[row * 4 + j], scales[(row + 8) * 4 + j] };
         if (i + 1 < 4 * WAVES) {
             start_product(s, stage, i + 1, acc[(i + 1) % 2]);
             WGMMA_WAIT(1);
         } else WGMMA_WAIT(0);
         wgmma_hold(acc[i % 2]);
-        promote(sum[w], acc[i % 2], sa, scales + BM * 4 + j * BN + lane % 4 * 2, 0);
+        stage_scales v;
+        v.a[w][0] = scales[row * 4 + j], v.a[w][1] = scales[(row + 8) * 4 + j];
+        promote(sum[w], acc[i % 2], v, w, 0, scales + BM * 4 + j * BN);
     }
     release_stage(s, stage);
 }
 #endif
 
-MOII_FN void multiply_one(const product_args &a, const shared &s, const unit &u, unsigned int stage, unsigned int parity, int wg, int step, int steps,
-                          scale_view *v, float sum[WAVES][BN / 2])
+#define AHEAD (TURNS == 1 && SCALING != SCALING_VECTOR) /* whether a stage awaits the next: scales of columns leave no registers for it */
+
+MOII_FN ring ring_next(ring r)
 {
-    barrier_wait(full_barrier(s, stage), parity);
-    if (STAGES_STRADDLE && u.k_end - u.k - step * STEP < STEP) clear_tail(s, stage, u.k_end - u.k - step * STEP);
-#if SCALING == SCALING_MX
-    multiply_stage_mx(s, stage, wg, sum);
-#else
-    multiply_stage(a, s, stage, v, step + TURNS >= steps, sum);
-#endif
+    ring_step(&r);
+    return r;
 }
 
 MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, int wg, int team, float sum[WAVES][BN / 2])
 {
-    const int steps = steps_of(u);
+    const int steps = steps_of(u), in = 128 - u.col % 128;
+    const unsigned int rows = row_scales(s, u, wg);
+    stage_scales v;
+    bool there = false; /* whether the stage has been awaited, and v read */
 #pragma unroll
     for (int i = 0; i < WAVES * BN / 2; i++) sum[i / (BN / 2)][i % (BN / 2)] = 0.0f;
-    scale_view v;
-    view_open(a, s, u, wg, team, &v);
-    /* the ring's stages by name: addresses of operands are then constants */
-    int step = -(int)r->stage;
-    for (; step < steps; step += STAGES) {
+    for (int step = 0; step < steps; step++, ring_step(r)) {
+        if (TURNS > 1 && step % TURNS != team) continue;
+        if (!there) v = await_stage(s, *r, rows);
+#if SCALING == SCALING_MX
+        if (STAGES_STRADDLE && u.k_end - u.k - step * STEP < STEP) clear_tail(s, r->stage, u.k_end - u.k - step * STEP);
+        multiply_stage_mx(s, r->stage, wg, sum);
+#else
+        there = AHEAD;
+        if (AHEAD && r->stage == 0)
+            for (; step + STAGES < steps; step += STAGES, r->parity ^= 1) /* a round by name: addresses of operands are constants */
 #pragma unroll
-        for (int stage = 0; stage < STAGES; stage++) {
-            if (step + stage < 0 || step + stage >= steps || (TURNS > 1 && (step + stage) % TURNS != team)) continue;
-            multiply_one(a, s, u, stage, r->parity, wg, step + stage, steps, &v, sum);
-        }
-        if (step + STAGES <= steps) r->parity ^= 1;
+                for (int stage = 0; stage < STAGES; stage++)
+                    multiply_stage(s, stage, rows, in, &v, true, ring_next({ (unsigned int)stage, r->parity }), sum);
+        if (STAGES_STRADDLE && u.k_end - u.k - step * STEP < STEP) clear_tail(s, r->stage, u.k_end - u.k - step * STEP);
+        multiply_stage(s, r->stage, rows, in, &v, AHEAD && step + 1 < steps, ring_next(*r), sum);
+#endif
     }
-    r->stage = (unsigned int)(steps - step + STAGES) % STAGES;
 }
 
 #endif

@@ -46,9 +46,9 @@
 #define RUNS (BN <= 128 && 128 % BN == 0 ? 1 : BN / SQUARE_RUN)
 /* that a tile may touch */
 #define SQUARES (RUNS == 1 ? 1 : BN <= 128 || SQUARE_RUN == 128 || (BN <= 192 && SQUARE_RUN == 64) || (BN <= 160 && SQUARE_RUN == 32) ? 2 : 3)
-/* floats of a stage; bulk copies begin at multiples of 4 rows.  The scales of squares go to registers straight away */
+/* floats of a stage; bulk copies begin at multiples of 4 rows */
 #define A_STAGED (SCALES_STAGED ? BM * PER_STEP + (SCALES_BULK && GROUPS == PRODUCT_ROWS ? 4 : 0) : 0)
-#define B_STAGED (SCALING == SCALING_VECTOR || SCALING == SCALING_MX ? BN * PER_STEP : 0)
+#define B_STAGED (SCALING == SCALING_VECTOR || SCALING == SCALING_MX ? BN * PER_STEP : SCALING == SCALING_SQUARE ? 4 : 0)
 
 #define WGMMA_N BN
 #if BITS16
@@ -78,13 +78,14 @@
 #define B_BYTES (BN * PRODUCT_STEP_BYTES)
 #define STAGE_BYTES (A_BYTES + B_BYTES)
 #define SCALE_FLOATS (A_STAGED + B_STAGED)
-#define OUT_BYTES (OUT_F32 || SPLIT > 1 ? 0 : WGS * 4 * 2048) /* 16 rows of 128 bytes for each warp */
+#define OUT_BYTES (OUT_F32 || SPLIT > 1 ? 0 : BM * ((BN + 63) / 64 * 128))
 #define OUT_AT (STAGES * STAGE_BYTES)
 #define SCALES_AT (OUT_AT + OUT_BYTES)
 #define JOIN_AT (SCALES_AT + STAGES * SCALE_FLOATS * 4)
 #define JOIN_BYTES ((TURNS - 1) * TEAM * WAVES * BN * 2) /* sums of all teams but the first */
 #define BARRIERS_AT (JOIN_AT + JOIN_BYTES)
-#define PRODUCT_SHARED (BARRIERS_AT + 16 * STAGES)
+#define UNITS_AT (BARRIERS_AT + 16 * STAGES) /* what each multiplying warp works on */
+#define PRODUCT_SHARED (UNITS_AT + CONSUMERS)
 
 typedef struct ring { /* where a role stands in the stages */
     unsigned int stage, parity;
@@ -125,6 +126,22 @@ MOII_FN void open_barriers(const shared &s)
     }
 }
 
+/* A warp's unit waits for the store in shared memory rather than in registers. */
+MOII_FN void keep_unit(const shared &s, const unit &u)
+{
+    int *to = (int *)(s.p + UNITS_AT) + (threadIdx.x / 32 - 4) * 8;
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) *(int4 *)to = make_int4(u.group, u.row, u.rows, u.col), to[4] = u.d_row;
+    __syncwarp();
+}
+
+MOII_FN void recall_unit(const shared &s, unit *u)
+{
+    const int *from = (const int *)(s.p + UNITS_AT) + (threadIdx.x / 32 - 4) * 8;
+    const int4 v = *(const int4 *)from;
+    u->group = v.x, u->row = v.y, u->rows = v.z, u->col = v.w, u->d_row = from[4];
+}
+
 MOII_FN void consume(const product_args &a, shared s, unsigned int block)
 {
     const int among = __shfl_sync(~0u, (int)threadIdx.x / 128 - 1, 0); /* a warp knows it is the same for all its lanes */
@@ -136,6 +153,7 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block)
     s.b = wgmma_at(s.base + A_BYTES) + (B_TURNED ? wgmma_runs(8192) : 0);
     float sum[WAVES][BN / 2];
     for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
+        keep_unit(s, u);
         multiply(a, s, u, &r, wg, team, sum);
         if (TURNS > 1) join_teams(s, team, sum);
 #if SPLIT > 1
@@ -143,11 +161,12 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block)
         else part_meets();
 #else
         if (team == 0) {
-            find_unit(a, &c, as_it_is(i), block, &u); /* rather than keep it in registers */
+            recall_unit(s, &u);
             store_tile(a, s, u, wg, sum);
         }
 #endif
     }
+    if (!OUT_F32 && SPLIT == 1 && threadIdx.x % 32 == 0) copies_read(); /* the block's memory is needed until then */
 }
 
 /* the block's memory begins at a multiple of 1024 */

@@ -35,6 +35,7 @@ typedef struct product_map { PRODUCT_ALIGNED unsigned long long opaque[16]; } pr
 
 typedef struct product_args {
     product_map a_map, b_map;
+    product_map d_map;        /* if d_boxes: BF16 */
     product_scales a_scales, b_scales;
     const long long *offsets; /* groups + 1: PRODUCT_ROWS, PRODUCT_DEPTH; PRODUCT_MASKED: groups counts */
     void *d;
@@ -44,6 +45,7 @@ typedef struct product_args {
     int depth_block;          /* PRODUCT_DEPTH: group g's values begin at the (offset / block + g)-th multiple, or, where it is 0, at the offset */
     int n_tiles;              /* of CLUSTER * BN columns */
     int band;                 /* rows of tiles that are walked together */
+    int d_boxes;
     int vectors;              /* rows of D begin at multiples of 16 bytes */
 } product_args;
 

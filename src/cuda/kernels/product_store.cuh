@@ -82,51 +82,71 @@ MOII_FN void store_values(const product_args &a, const unit &u, int row, int lan
 }
 
 #if !OUT_F32
-/* BF16 in lines of 128 bytes, 64 columns at a time, by way of shared memory that only this warp uses. */
-MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, int row, int lane, const float *sum)
+#define CHUNKS ((BN + 63) / 64)
+
+/* Two lines of 128 bytes at a time from shared memory: for what a box would write too much of. */
+MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, unsigned int at, int row, int col, int lane)
 {
-    const int warp = (int)threadIdx.x / 32 - 4, q = lane / 8, piece = lane % 8, left = u.rows - row - q;
-    const unsigned int to = s.base + OUT_AT + warp * 2048 + (lane % 16) * 128;
-    const char *from = s.p + OUT_AT + warp * 2048 + q * 128; /* lines q, q + 4, ...: their swizzles are q and q + 4 */
-    unsigned short *d = (unsigned short *)a.d + (long long)(u.d_row + row + q) * a.ldd + u.col + piece * 8;
-    const long long down = 4 * a.ldd;
+    const int q = lane / 8, piece = lane % 8;
+    if (piece * 8 >= BN - col || u.col + col + piece * 8 >= a.n) return;
+    unsigned short *d = (unsigned short *)a.d + (long long)(u.d_row + row + q) * a.ldd + u.col + col + piece * 8;
 #pragma unroll
-    for (int first = 0; first < BN; first += 64) {
-        const int pieces = BN - first < 64 ? (BN - first) / 8 : 8; /* of 8 columns */
-        __syncwarp();
+    for (int i = 0; i < 4; i++) /* lines q, q + 4, ...: their swizzles are q and q + 4 */
+        if (row + q + i * 4 < u.rows)
+            *(uint4 *)(d + i * 4 * a.ldd) = *(const uint4 *)(s.p + at + (q + i * 4) * 128 + (piece ^ (q + i % 2 * 4)) * 16);
+}
+
+/* BF16 by way of shared memory that only this warp uses: boxes of 16 rows of 64 columns, copied in the background. */
+MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, int wg, int lane, float sum[WAVES][BN / 2])
+{
+    const int warp = (int)threadIdx.x / 32 % 4;
+    const unsigned int mine = OUT_AT + ((unsigned int)threadIdx.x / 32 - 4) * (WAVES * CHUNKS * 2048);
+    const unsigned int to = s.base + mine + lane % 16 * 128;
+    if (lane == 0) copies_read();
+    __syncwarp();
 #pragma unroll
-        for (int j = 0; j < pieces; j += 2) {
-            const float *v = sum + (first / 8 + j) * 4;
-            matrices_store(to + ((j + lane / 16) ^ (lane % 8)) * 16, bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]),
-                           bf16_pair(v[6], v[7]));
+    for (int w = 0; w < WAVES; w++)
+#pragma unroll
+        for (int j = 0; j < BN / 8; j += 2) {
+            const float *v = sum[w] + j * 4;
+            matrices_store(to + (w * CHUNKS + j / 8) * 2048 + ((j % 8 + lane / 16) ^ (lane % 8)) * 16, bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]),
+                           bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
         }
-        __syncwarp();
-        if (piece >= pieces || u.col + first + piece * 8 >= a.n) continue;
+    shared_to_async();
+    __syncwarp();
+    const bool clipped = GROUPS == PRODUCT_DENSE || GROUPS == PRODUCT_DEPTH; /* a map knows where D ends, but not where a group's rows do */
+    const int first = GROUPS == PRODUCT_DEPTH ? u.row : u.d_row, matrix = GROUPS == PRODUCT_DEPTH ? u.group : 0;
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (i * 4 < left) *(uint4 *)(d + first + i * down) = *(const uint4 *)(from + i * 512 + (piece ^ (q + i % 2 * 4)) * 16);
+    for (int w = 0; w < WAVES; w++) {
+        const int row = (wg * WAVES + w) * 64 + warp * 16;
+        const bool boxes = a.d_boxes && BN % 64 == 0 && (clipped || row + 16 <= u.rows);
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const unsigned int at = mine + (w * CHUNKS + c) * 2048;
+            if (!boxes) store_lines(a, s, u, at, row, c * 64, lane);
+            else if (lane == 0) box_store(&a.d_map, s.base + at, u.col + c * 64, first + row, matrix);
+        }
     }
+    if (lane == 0) copies_close();
+    __syncwarp();
 }
 #endif
 
 MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, int wg, float sum[WAVES][BN / 2])
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
-#pragma unroll
-    for (int w = 0; w < WAVES; w++) {
-        const int row = (wg * WAVES + w) * 64 + warp * 16;
 #if SCALING == SCALING_ROWS
-        apply_rows(a, u, row, lane, sum[w]);
+#pragma unroll
+    for (int w = 0; w < WAVES; w++) apply_rows(a, u, (wg * WAVES + w) * 64 + warp * 16, lane, sum[w]);
 #endif
-        if (row >= u.rows) continue;
 #if !OUT_F32
-        if (a.vectors && a.n % 8 == 0) {
-            store_lines(a, s, u, row, lane, sum[w]);
-            continue;
-        }
-#endif
-        store_values(a, u, row, lane, 0, BN / 8, sum[w]);
+    if (a.d_boxes || (a.vectors && a.n % 8 == 0)) {
+        store_boxes(a, s, u, wg, lane, sum);
+        return;
     }
+#endif
+#pragma unroll
+    for (int w = 0; w < WAVES; w++) store_values(a, u, (wg * WAVES + w) * 64 + warp * 16, lane, 0, BN / 8, sum[w]);
 }
 
 /* ---- one tile's reduction in SPLIT parts ---- */

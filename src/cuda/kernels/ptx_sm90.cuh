@@ -14,6 +14,8 @@ MOII_FN float shared_read(unsigned int address)
     return v;
 }
 
+MOII_FN void shared_write(unsigned int address, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(address), "f"(v) : "memory"); }
+
 /* The same number, of which the compiler no longer knows where it comes from: sums with it stay where they are written. */
 MOII_FN unsigned int as_it_is(unsigned int x)
 {
@@ -55,6 +57,15 @@ MOII_FN void barrier_wait(unsigned int barrier, unsigned int parity)
                  " @!done bra again;\n}" :: "r"(barrier), "r"(parity) : "memory");
 }
 
+/* Whether that phase has ended, by now or a little later. */
+MOII_FN bool barrier_try(unsigned int barrier, unsigned int parity)
+{
+    unsigned int done;
+    asm volatile("{\n .reg .pred done;\n mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n selp.b32 %0, 1, 0, done;\n}"
+                 : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    return done != 0;
+}
+
 /* One of the 15 barriers that whole warps share: `threads` of them meet. */
 MOII_FN void threads_meet(int barrier, int threads) { asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(threads) : "memory"); }
 
@@ -85,6 +96,18 @@ MOII_FN void run_load(unsigned int to, const void *from, unsigned int bytes, uns
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  :: "r"(to), "l"((unsigned long long)__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier) : "memory");
 }
+
+/* A box the other way; what lies outside of the map is left out.  Copies so far, of this thread, become one group by copies_close. */
+MOII_FN void box_store(const void *map, unsigned int from, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
+                 :: "l"((unsigned long long)map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+MOII_FN void copies_close() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+/* Waits until this thread's groups no longer need the shared memory they come from. */
+MOII_FN void copies_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
 /* Four bytes, copied in the background; the thread's arrival at the barrier comes when its copies so far are there. */
 MOII_FN void word_load(unsigned int to, const void *from)
