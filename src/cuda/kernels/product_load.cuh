@@ -44,40 +44,31 @@ MOII_FN void load_runs(const product_args &a, const shared &s, const unit &u, un
 }
 #endif
 
-/* The scales of the squares that a tile touches, on their way while a stage is waited for. */
-typedef struct squares { float next[SQUARES]; } squares;
-
-MOII_FN void squares_read(const product_args &a, const unit &u, int step, squares *q)
+/* The scales of the squares that a tile touches in a stage, copied in the background; they arrive at the stage's barrier by themselves. */
+MOII_FN void load_squares(const product_args &a, const shared &s, const unit &u, unsigned int stage, int step)
 {
+    const char *p = (const char *)a.b_scales.p + (B_GROUPED ? u.group * a.b_scales.group_bytes : 0);
 #pragma unroll
-    for (int i = 0; i < SQUARES && SCALING == SCALING_SQUARE; i++) /* behind the last: columns that are not stored */
-        q->next[i] = __ldg((const float *)((const char *)a.b_scales.p + (B_GROUPED ? u.group * a.b_scales.group_bytes : 0)) +
-                           scale_index(a.b_scales, (unsigned int)min(u.col / 128 + i, a.b_scales.rows - 1), (unsigned int)(u.block + step)));
+    for (int i = 0; i < SQUARES; i++) { /* behind the last: columns that are not stored */
+        const unsigned int row = (unsigned int)min(u.col / 128 + i, a.b_scales.rows - 1);
+        word_load(s.base + SCALES_AT + 4 * (SCALE_FLOATS * stage + A_STAGED + i),
+                  (const float *)p + scale_index(a.b_scales, row, (unsigned int)(u.block + step)));
+    }
+    barrier_arrive_behind_words(full_barrier(s, stage));
 }
 
-MOII_FN void squares_write(const shared &s, unsigned int stage, const squares &q)
-{
-#pragma unroll
-    for (int i = 0; i < SQUARES && SCALING == SCALING_SQUARE; i++)
-        shared_write(s.base + SCALES_AT + 4 * (SCALE_FLOATS * stage + A_STAGED + i), q.next[i]);
-}
-
-/* A stage's bytes are announced after its copies were started, and behind what is written to it. */
 MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block)
 {
     if (!elected()) return;
-    squares q;
     cursor c = cursor_begin(a);
     ring r = { 0, 0 };
     unit u;
     for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
         const int steps = steps_of(u);
-        squares_read(a, u, 0, &q);
         for (int step = 0; step < steps; step++) {
             barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
             load_stage(&a.a_map, &a.b_map, u, tile_at(s, r.stage), full_barrier(s, r.stage), u.k + step * STEP, block);
-            squares_write(s, r.stage, q);
-            if (step + 1 < steps) squares_read(a, u, step + 1, &q);
+            if (SCALING == SCALING_SQUARE) load_squares(a, s, u, r.stage, step);
 #if SCALES_BULK
             load_runs(a, s, u, r.stage, step);
 #else

@@ -115,14 +115,16 @@ MOII_FN unsigned int row_scales(const shared &s, const unit &u, int wg)
     return s.base + SCALES_AT + 4 * (wg * WAVES * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + early);
 }
 
-MOII_FN stage_scales read_scales(const shared &s, unsigned int stage, unsigned int rows)
+/* there: whether the stage is, 0 or 1, as barrier_test says. */
+MOII_FN stage_scales read_scales(const shared &s, unsigned int stage, unsigned int rows, unsigned int there)
 {
+    const unsigned int from = 4 * (SCALE_FLOATS * stage + there) - 4;
     stage_scales v;
 #pragma unroll
     for (int i = 0; i < WAVES * 2 && SCALES_STAGED && SCALING != SCALING_MX; i++)
-        v.a[i / 2][i % 2] = shared_read(rows + SCALE_FLOATS * 4 * stage + i / 2 * 256 + i % 2 * 32);
+        v.a[i / 2][i % 2] = shared_read(rows + from + i / 2 * 256 + i % 2 * 32);
 #pragma unroll
-    for (int i = 0; i < SQUARES && SCALING == SCALING_SQUARE; i++) v.b[i] = shared_read(s.base + SCALES_AT + 4 * (SCALE_FLOATS * stage + A_STAGED + i));
+    for (int i = 0; i < SQUARES && SCALING == SCALING_SQUARE; i++) v.b[i] = shared_read(s.base + SCALES_AT + from + 4 * (A_STAGED + i));
 #pragma unroll
     for (int i = 0; i < WAVES * 2 && SCALING == SCALING_SQUARE && SQUARES == 1; i++) v.a[i / 2][i % 2] *= v.b[0];
     return v;
@@ -160,7 +162,7 @@ MOII_FN void promote(float *sum, const float *acc, const stage_scales &v, int w,
 MOII_FN stage_scales await_stage(const shared &s, ring at, unsigned int rows)
 {
     barrier_wait(full_barrier(s, at.stage), at.parity);
-    return read_scales(s, at.stage, rows);
+    return read_scales(s, at.stage, rows, 1);
 }
 
 /* One stage: for each wave, four products summed by the tensor cores, then added.  While the tensor cores are at the last it is asked
@@ -176,15 +178,15 @@ MOII_FN void multiply_stage(const shared &s, unsigned int stage, unsigned int ro
     for (int w = 0; w < WAVES; w++) {
         const unsigned int at = as_it_is(s.a);
         const bool last = w == WAVES - 1;
-        bool ready = true;
+        unsigned int ready = 1;
         wgmma_hold(acc);
         wgmma_begin();
 #pragma unroll
         for (int j = 0; j < 4; j++) wgmma(acc, at + stage * (STAGE_BYTES / 16) + w * 512 + j * 2, b_part(s, stage, j), j > 0);
         wgmma_close();
         if (last && more) {
-            ready = barrier_try(full_barrier(s, next.stage), next.parity);
-            after = read_scales(s, next.stage, rows);
+            ready = barrier_test(full_barrier(s, next.stage), next.parity);
+            after = read_scales(s, next.stage, rows, ready);
         }
         WGMMA_WAIT(0);
         wgmma_hold(acc);

@@ -119,7 +119,7 @@ MOII_FN void open_barriers(const shared &s)
 {
     if (threadIdx.x == 0) {
         for (unsigned int i = 0; i < STAGES; i++) {
-            barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS);
+            barrier_init(full_barrier(s, i), 1 + (SCALING == SCALING_SQUARE) + SCALE_ARRIVALS);
             barrier_init(empty_barrier(s, i), WGS * 4 * CLUSTER);
         }
         barrier_init_done();

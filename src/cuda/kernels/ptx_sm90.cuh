@@ -14,8 +14,6 @@ MOII_FN float shared_read(unsigned int address)
     return v;
 }
 
-MOII_FN void shared_write(unsigned int address, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(address), "f"(v) : "memory"); }
-
 /* The same number, of which the compiler no longer knows where it comes from: sums with it stay where they are written. */
 MOII_FN unsigned int as_it_is(unsigned int x)
 {
@@ -57,13 +55,13 @@ MOII_FN void barrier_wait(unsigned int barrier, unsigned int parity)
                  " @!done bra again;\n}" :: "r"(barrier), "r"(parity) : "memory");
 }
 
-/* Whether that phase has ended, by now or a little later. */
-MOII_FN bool barrier_try(unsigned int barrier, unsigned int parity)
+/* 1: that phase has ended; 0: not yet.  What is read behind this question must depend on the answer: else a read overtakes it. */
+MOII_FN unsigned int barrier_test(unsigned int barrier, unsigned int parity)
 {
     unsigned int done;
-    asm volatile("{\n .reg .pred done;\n mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n selp.b32 %0, 1, 0, done;\n}"
+    asm volatile("{\n .reg .pred done;\n mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n selp.b32 %0, 1, 0, done;\n}"
                  : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
-    return done != 0;
+    return done;
 }
 
 /* One of the 15 barriers that whole warps share: `threads` of them meet. */
