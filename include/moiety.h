@@ -233,6 +233,7 @@ typedef struct moi_ggemm_desc {
     int64_t expected_rows; /* that all groups together will mostly have: how the work is cut is chosen for them; 0: as many as there can be */
     int32_t sm_limit; /* as moi_gemm_desc */
     bool overlap;     /* as moi_gemm_desc */
+    int64_t gather_rows; /* > 0, GROUP_M: A has up to so many rows, and args.rows_of_a names the one that each row of the product takes */
 } moi_ggemm_desc;
 #define MOI_GGEMM_DESC_INIT { .size = sizeof(moi_ggemm_desc), .out = MOI_F32 }
 
@@ -244,11 +245,14 @@ typedef struct moi_ggemm_args {
     void *d;
     int64_t ldd;
     const int64_t *counts;  /* GROUP_MASKED: device, groups numbers, each 0..rows; else NULL */
+    const int32_t *rows_of_a; /* gather_rows > 0: device, rows numbers, each 0..a_rows - 1; else NULL */
+    int64_t a_rows;         /* of A, <= gather_rows; else 0 */
 } moi_ggemm_args;
 
 /* Computes  GROUP_M  D[r][j] (+)= sum_l A[r][l] B_g[j][l]  for offsets[g] <= r < offsets[g+1]; later rows are untouched.
  *           GROUP_K  D_g[i][j] (+)= sum over offsets[g] <= t < offsets[g+1] of A[i][t] B[j][t]; an empty group gives 0
  *           (or leaves D_g).
+ *           GROUP_M with gather_rows: A[rows_of_a[r]] for A[r]; numbers behind the last offset are not looked at.
  *           GROUP_MASKED  D_g[r][j] (+)= sum_l A_g[r][l] B_g[j][l]  for r < counts[g]; later rows are untouched, and whatever A
  *           holds there reaches nothing.
  * Shapes    GROUP_M  A [rows, k], B [groups, n, k] with each expert's scales in one run of moi_scale_bytes(b, n, k, 0),
@@ -257,10 +261,11 @@ typedef struct moi_ggemm_args {
  *           or (b, n, k, 0), D [groups, rows, n].
  *           Quantised operands of GROUP_K have rows of moi_ragged_cols elements and their groups at whole blocks, as
  *           moi_quantize_run leaves them.
+ *           gather_rows  A [a_rows, k], with scales for a_rows.
  *           MN-major plain operands: A [rows, m] and B [rows, n] for GROUP_K; else B [groups, k, n].
  * Requires  no padding and no alignment of group sizes; empty groups are legal.  GROUP_K: vector blocks only, and codes
  *           that no group owns are 0.
- *           cuda back end: a count below 0 or above rows is taken for the nearest of both.
+ *           cuda back end: a count below 0 or above rows is taken for the nearest of both; so is a number of rows_of_a.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.   Promise  P:ggemm.bound and P:ggemm.nan as gemm. */
 MOI_API moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_desc *desc);
 MOI_API moi_status moi_ggemm_run(const moi_plan *plan, const moi_ggemm_args *args, void *workspace,

@@ -30,6 +30,8 @@ typedef struct job {
     int32_t sm_limit;
     bool overlap;
     int64_t expected, m, n, k, groups, offsets[GROUPS + 1], counts[GROUPS], rows, lines; /* masked: rows of each matrix; offsets is not used */
+    int64_t a_rows;     /* > 0: index names each row's row of A */
+    int32_t *index;
     moi_plan *plan;
     float *before;
     void *d;
@@ -64,7 +66,7 @@ static void open_operands(job *j, moit_rng *rng)
 {
     bool by_depth = j->grouping == MOI_GROUP_K;
     if (by_depth) j->rows = (j->rows + 15) / 16 * 16; /* pitch of plain operands */
-    j->a.rows = experts(j) ? j->rows : j->m, j->a.depth = by_depth ? j->rows : j->k;
+    j->a.rows = j->a_rows ? j->a_rows : experts(j) ? j->rows : j->m, j->a.depth = by_depth ? j->rows : j->k;
     j->b.rows = j->n, j->b.depth = j->a.depth;
     if (experts(j)) j->b.batch = j->groups;
     if (j->grouping == MOI_GROUP_MASKED) j->a.batch = j->groups;
@@ -120,6 +122,9 @@ static void choose(job *j, int grouping, moit_rng *rng)
         j->counts[g] = n;
     }
     j->rows = j->offsets[j->groups] + below(rng, 3);
+    if (grouping == MOI_GROUP_M && below(rng, 2)) j->a_rows = 1 + below(rng, 200);
+    if (j->a_rows) j->index = malloc((size_t)j->rows * sizeof *j->index + 1);
+    for (int64_t r = 0; r < j->rows && j->a_rows; r++) j->index[r] = (int32_t)below(rng, j->a_rows);
     if (below(rng, 2)) j->expected = 1 + below(rng, 2000);
     if (grouping == MOI_GROUP_MASKED) j->rows = 1 + below(rng, 3) * 70;
     for (int g = 0; g < j->groups && grouping == MOI_GROUP_MASKED; g++)
@@ -157,7 +162,7 @@ static void open_plan(job *j, moi_ctx *ctx)
         moi_ggemm_desc d = { .size = sizeof d, .row = row_of(j), .grouping = (moi_grouping)j->grouping, .a = j->a.format, .b = j->b.format,
                              .a_order = j->a.order, .b_order = j->b.order, .out = j->out, .accumulate = j->accumulate, .groups = j->groups,
                              .max_rows = j->rows, .m = j->grouping == MOI_GROUP_K ? j->m : 0, .n = j->n, .k = j->grouping == MOI_GROUP_K ? 0 : j->k,
-                             .expected_rows = j->expected, .sm_limit = j->sm_limit, .overlap = j->overlap };
+                             .expected_rows = j->expected, .sm_limit = j->sm_limit, .overlap = j->overlap, .gather_rows = j->a_rows };
         moit_ok(moi_ggemm_plan_create(&j->plan, ctx, &d));
         to.user = j->plan;
         moit_ok(moi_ggemm_explain(ctx, &d, &to));
@@ -181,6 +186,7 @@ static void run(job *j)
         bool masked = j->grouping == MOI_GROUP_MASKED;
         int64_t *cuts = moit_in(&m, masked ? j->counts : j->offsets, (j->groups + !masked) * (int64_t)sizeof(int64_t));
         moi_ggemm_args x = { .size = sizeof x, .rows = j->rows, .offsets = masked ? NULL : cuts, .counts = masked ? cuts : NULL, .a = a, .b = b, .d = d };
+        if (j->a_rows) x.rows_of_a = moit_in(&m, j->index, j->rows * (int64_t)sizeof(int32_t)), x.a_rows = j->a_rows;
         moit_mem_run(&m, moi_ggemm_run(j->plan, &x, w, moi_plan_workspace_bytes(j->plan), m.stream));
     }
     moit_mem_done(&m);
@@ -206,7 +212,7 @@ static double tensor_error(const job *j, const double *a, const double *b, int64
 static double check_one(const job *j, int64_t line, int64_t row, int64_t group, int64_t col, int64_t from, int64_t to)
 {
     int64_t depth = j->a.depth;
-    const double *a = j->a.values + row * depth, *b = j->b.values + ((experts(j) ? group * j->n : 0) + col) * depth;
+    const double *a = j->a.values + (j->index ? j->index[row] : row) * depth, *b = j->b.values + ((experts(j) ? group * j->n : 0) + col) * depth;
     double sum = j->before[line * j->n + col], magnitude = fabs(sum);
     for (int64_t l = from; l < to; l++) sum += a[l] * b[l], magnitude += fabs(a[l] * b[l]);
     float got = moi_decode(j->out, (char *)j->d + line * moi_row_bytes(j->out, j->n), col);
@@ -228,10 +234,10 @@ static double check(const job *j, uint64_t seed)
                 int64_t line = by_depth ? g * j->m + r : r;
                 double e = check_one(j, line, r, g, c, by_depth ? begin : 0, by_depth ? end : j->k);
                 if (!(e <= 1.0))
-                    fail_msg("seed %llu: %s grouping %d, %s x %s, scales %d, out %s%s, %lld x %lld x %lld, %lld groups: D[%lld][%lld] is %g of the bound off",
+                    fail_msg("seed %llu: %s grouping %d, %s x %s, scales %d, out %s%s, %lld x %lld x %lld, %lld groups%s: D[%lld][%lld] is %g of the bound off",
                              (unsigned long long)seed, moi_plan_row(j->plan), j->grouping, moi_dtype_name(j->a.format.elem),
                              moi_dtype_name(j->b.format.elem), (int)j->mx, moi_dtype_name(j->out), j->accumulate ? " +=" : "", (long long)j->m,
-                             (long long)j->n, (long long)j->k, (long long)j->groups, (long long)line, (long long)c, e);
+                             (long long)j->n, (long long)j->k, (long long)j->groups, j->a_rows ? ", gathered" : "", (long long)line, (long long)c, e);
                 worst = fmax(worst, e);
             }
     }
@@ -252,6 +258,7 @@ static void close(job *j)
     moit_matrix_free(&j->b);
     moit_free(j->d);
     free(j->before);
+    free(j->index);
     moi_plan_free(j->plan);
 }
 
@@ -331,7 +338,8 @@ static void test_limit(void **state)
         moit_rng rng = moit_seed("tensor limit", (uint64_t)i);
         int grouping = i % 4 - 1;
         job j;
-        do choose(&j, grouping, &rng);
+        j.index = NULL;
+        do free(grouping == MOI_GROUP_M ? j.index : NULL), choose(&j, grouping, &rng);
         while (j.a.format.recipe != MOI_RECIPE_BF16 || j.accumulate || (grouping == DENSE && j.m <= 256)); /* without parts */
         j.gpu = true, j.sm_limit = 0, j.overlap = false;
         open_operands(&j, &rng);

@@ -6,6 +6,7 @@
 
 Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16   DeepGEMM, torch row-wise FP8, our dense product
         zipf     the same with 8, 32, 128 groups of Zipf's sizes; DeepGEMM gets each group padded to 128 rows
+        gather   as contig; rows_of_a names the rows, each token's in 8 groups       our product of rows copied before
         masked   few rows of 4096 that each group's matrix has (MOI_GROUP_MASKED); DeepGEMM too
         kgroup   D_g FP32 added to, reduction cut into equal groups (1x128 both)  DeepGEMM, torch BF16
         mx       contig and zipf's shapes in MXFP8                               torch._grouped_mm BF16, DeepGEMM BF16
@@ -27,12 +28,14 @@ KGROUP = [(4, 4096, 7168, 8192), (4, 7168, 2048, 8192), (8, 4096, 7168, 4096), (
 TABLES = {
     "contig": CONTIG + MANY,
     "zipf": ZIPF,
+    "gather": [(g, 32768 // g, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))],
     "masked": [(g, r, n, k) for g, r in ((1, 1024), (2, 512), (4, 256)) for n, k in ((4096, 7168), (7168, 2048))],
     "kgroup": KGROUP + [(32, 4096, 7168, 4096), (32, 7168, 2048, 4096), (128, 4096, 1536, 1024), (128, 3072, 4096, 1024)],
     "mx": CONTIG + ZIPF,
     "bf16": CONTIG + ZIPF,
     "bf16k": KGROUP,
 }
+TOP_K = 8
 BF16, F32 = torch.bfloat16, torch.float32
 MASKED_ROWS = 4096
 
@@ -126,6 +129,40 @@ class Grouped(protocols.Contest):
         if self.table in ("mx", "bf16"):
             return [("dense", self.dense), ("torch-bf16", self.torch_bf16), ("deepgemm-bf16", self.deepgemm)]
         return [("dense", self.dense), ("deepgemm", self.deepgemm), ("torch-row-wise", self.torch_row_wise)]
+
+
+class Gathered(Grouped):
+    """each token goes to TOP_K groups; the product takes its rows where they lie"""
+
+    def __init__(self, ctx, opt, dg, table, size):
+        super().__init__(ctx, opt, dg, table, size)
+        tokens = self.rows // TOP_K
+        order = torch.rand(self.rows, device="cuda").argsort() // TOP_K
+        self.index = order.int().contiguous()
+        self.copied, self.x = self.a, self.x[:tokens].contiguous()
+        self.a = p.quantized(ctx, self.x, self.copied.fmt)
+        self.bytes = self.a.bytes + self.b.bytes + 2 * self.d.numel()
+
+    def check(self):
+        order = self.index.long()
+        rows = p.Matrix(self.a.fmt, self.a.data.view(-1, self.k)[order], self.regathered(order), self.rows, self.k)
+        parts = [(g, o, e) for g, (o, e) in enumerate(zip(self.cuts, self.cuts[1:])) if e > o]
+        return lambda: max(p.verify(self.d[o:e], rows, self.b, (o, e), g) for g, o, e in parts)
+
+    def regathered(self, order):
+        s = self.a.scales()[order]
+        return (s.t() if self.a.fmt.layout == m.COL else s).contiguous().view(torch.uint8).view(-1)
+
+    def ours(self, row):
+        return m.Ggemm(self.ctx, m.GROUP_M, self.a, self.b, p.poison(self.d), self.offsets, row=row, rows_of_a=self.index), self.check()
+
+    def in_order(self, row):
+        """the same product of rows that somebody copied before, which is not timed"""
+        return m.Ggemm(self.ctx, m.GROUP_M, self.copied, self.b, p.poison(self.d), self.offsets, row=row), None
+
+    def peers(self):
+        rows = [r.encode() or None for r in self.opt.rows.split(",")]
+        return [("in-order", lambda: self.in_order(rows[0]))]
 
 
 class Masked(protocols.Contest):
@@ -229,4 +266,5 @@ def name_of(size):
 
 
 if __name__ == "__main__":
-    protocols.main(__doc__, TABLES, name_of, lambda table: Masked if table == "masked" else Reduced if table in ("kgroup", "bf16k") else Grouped)
+    kinds = {"masked": Masked, "gather": Gathered, "kgroup": Reduced, "bf16k": Reduced}
+    protocols.main(__doc__, TABLES, name_of, lambda table: kinds.get(table, Grouped))

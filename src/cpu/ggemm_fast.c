@@ -9,6 +9,8 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
     const moi_ggemm_desc *d = desc;
     (void)ctx;
+    *why = "FP32 rows are read where they lie, so they must lie in order";
+    if (d->gather_rows && d->a.recipe == MOI_RECIPE_F32) return false;
     *why = "max_rows, m, n, k and groups must be below 2^31";
     return d->max_rows <= INT32_MAX && d->m <= INT32_MAX && d->n <= INT32_MAX && d->k <= INT32_MAX && d->groups <= INT32_MAX;
 }
@@ -94,6 +96,7 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     int64_t m = by_rows(d) ? args->rows : d->m, k = by_rows(d) ? d->k : args->rows, cuts = by_rows(d) ? 0 : d->groups, used = 0;
     job j = { .plan = plan, .desc = d, .args = args, .tiling = tiling_of(d), .before = workspace };
     j.a = moii_view_of(&d->a, d->a_order, &args->a, m, k, cuts);
+    if (d->gather_rows) j.a = moii_view_of(&d->a, d->a_order, &args->a, args->a_rows, k, 0), j.a.rows_of = args->rows_of_a;
     j.b = moii_view_of(&d->b, d->b_order, &args->b, d->n, k, cuts);
     for (int64_t g = 0; g < d->groups; g++) used += end_of(args, g) > begin_of(args, g);
     j.share = used ? moii_ceil_div(plan->ctx->threads, used) : 1;

@@ -11,6 +11,7 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     int64_t m = by_rows ? args->rows : d->m, k = by_rows ? d->k : args->rows, cuts = by_rows ? 0 : d->groups;
     int64_t ldd = args->ldd ? args->ldd : d->n;
     moii_view a = moii_view_of(&d->a, d->a_order, &args->a, m, k, cuts);
+    if (d->gather_rows) a = moii_view_of(&d->a, d->a_order, &args->a, args->a_rows, k, 0), a.rows_of = args->rows_of_a;
     moii_view b = moii_view_of(&d->b, d->b_order, &args->b, d->n, k, cuts);
     for (int64_t g = 0; g < d->groups; g++) {
         int64_t from = masked ? 0 : args->offsets[g], to = masked ? args->counts[g] : args->offsets[g + 1];

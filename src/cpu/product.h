@@ -12,6 +12,7 @@ typedef struct moii_view {
     const char *data;
     int64_t ld_bytes;
     bool mn_major;             /* stored [depth, rows] */
+    const int32_t *rows_of;    /* which stored row each row is; NULL: itself.  K-major alone */
     moii_scales scales;
     int64_t block;             /* elements per scale along the reduction, 0 for plain formats */
     int64_t first, first_block; /* the group's first element and its block: blocks count from there */
@@ -26,6 +27,8 @@ static inline moii_view moii_view_of(const moi_format *f, moi_order order, const
     return (moii_view){ .format = f, .data = o->data, .ld_bytes = moii_ld_bytes(f, o->ld, line), .mn_major = turned,
                         .scales = moii_scales_of(f, o->scale, rows, depth, groups), .block = moi_format_block(f) };
 }
+
+static inline int64_t moii_view_row(const moii_view *v, int64_t row) { return v->rows_of ? v->rows_of[row] : row; }
 
 /* The operand's `index`-th matrix where matrices of rows x depth lie one behind the other. */
 static inline moii_view moii_view_at(moii_view v, int64_t index, int64_t rows, int64_t depth)

@@ -65,8 +65,9 @@ static panel panel_of(const moii_isa *isa, const moii_view *v, int64_t r0, int64
         return (panel){ (const float *)(const void *)(v->data + from * v->ld_bytes) + first, v->ld_bytes / 4, v->mn_major };
     int64_t block = v->block ? v->first_block + (l0 - v->first) / v->block : 0;
     for (int64_t line = from; line < to; line++) {
-        if (v->block) moii_scale_span(&v->scales, line, block, moii_ceil_div(count, v->block), scales);
-        isa->dequant(elem, v->data + line * v->ld_bytes, first, count, v->block, scales, out + (line - from) * ld);
+        int64_t stored = moii_view_row(v, line);
+        if (v->block) moii_scale_span(&v->scales, stored, block, moii_ceil_div(count, v->block), scales);
+        isa->dequant(elem, v->data + stored * v->ld_bytes, first, count, v->block, scales, out + (line - from) * ld);
     }
     return (panel){ out, ld, v->mn_major };
 }

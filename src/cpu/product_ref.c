@@ -7,6 +7,7 @@
 /* decode(code) * scale is exact in double; from 2^128 on it counts as infinite, as it would in FP32. */
 static double value(const moii_view *v, int64_t row, int64_t l)
 {
+    row = moii_view_row(v, row);
     int64_t line = v->mn_major ? l : row, index = v->mn_major ? row : l + v->shift;
     double x = moi_decode(v->format->elem, v->data + line * v->ld_bytes, index);
     if (v->block) x *= moii_scale_get(&v->scales, row, v->first_block + (l - v->first) / v->block);

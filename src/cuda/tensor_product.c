@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "format.h"
 #include "kernels/widen_sm90_args.h"
@@ -20,6 +21,10 @@ static bool eight_bits(const moi_format *f) { return f->elem == MOI_E4M3 || f->e
 
 static int size_of(const moi_format *f) { return f->elem == MOI_BF16 ? 2 : 1; }
 
+/* Rows of A as it lies: the most, and those of a run. */
+static int64_t most_lines(const moii_tensor_product *p) { return p->gather_rows ? p->gather_rows : p->m; }
+static int64_t lines_of(const moii_tensor_product *p, const moii_tensor_run *r) { return p->gather_rows ? r->a_rows : r->m; }
+
 /* Of the reduction as it lies in the operands: ragged groups of scaled ones fill whole blocks. */
 static int64_t stored_depth(const moii_tensor_product *p, const moi_format *f, int64_t k)
 {
@@ -29,7 +34,8 @@ static int64_t stored_depth(const moii_tensor_product *p, const moi_format *f, i
 /* Of the larger operand: device code numbers them in 32 bits; squares over all groups. */
 static int64_t most_scales(const moii_tensor_product *p)
 {
-    int64_t groups = p->grouping == PRODUCT_DEPTH ? p->groups : 0, a = moi_scale_bytes(p->a, p->m, p->k, groups), b = moi_scale_bytes(p->b, p->n, p->k, groups);
+    int64_t groups = p->grouping == PRODUCT_DEPTH ? p->groups : 0;
+    int64_t a = moi_scale_bytes(p->a, most_lines(p), p->k, groups), b = moi_scale_bytes(p->b, p->n, p->k, groups);
     if (a < 0 || b < 0) return -1;
     if (moii_tensor_experts(p) && p->b->block == MOI_BLOCK_SQUARE) b = moii_mul(b, p->groups);
     return b < 0 ? -1 : moii_max(a, b);
@@ -42,7 +48,7 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     *why = "operands must be BF16, or both E4M3 or E5M2 of one recipe";
     if (!plain && !(eight_bits(p->a) && eight_bits(p->b) && p->a->recipe == p->b->recipe)) return false;
     *why = "sizes must be below 2^31";
-    if (p->m > INT32_MAX || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || p->groups > INT32_MAX) return false;
+    if (most_lines(p) > INT32_MAX || p->m > INT32_MAX || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || p->groups > INT32_MAX) return false;
     if (stored_depth(p, p->a, p->k) > INT32_MAX - 512) return false;
     if (p->grouping != PRODUCT_ROWS && moii_mul(p->groups, p->m) > INT32_MAX) return false;
     int64_t tiles = moii_mul(moii_ceil_div(p->m, 64) + 1, moii_ceil_div(p->n, 16) * p->groups), scales = most_scales(p);
@@ -55,12 +61,13 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     if (plain && p->grouping == PRODUCT_DEPTH && !(p->a_turned && p->b_turned)) return false;
     if (plain) p->scaling = SCALING_NONE;
     else if (p->a->recipe == MOI_RECIPE_MX32) {
-        p->scaling = p->mx == MOI_MX_PER_ROW && p->grouping != PRODUCT_DEPTH ? SCALING_ROWS : p->mx == MOI_MX_FREE ? SCALING_MX : SCALING_VECTOR;
+        bool rows = p->mx == MOI_MX_PER_ROW && p->grouping != PRODUCT_DEPTH && !p->gather_rows;
+        p->scaling = rows ? SCALING_ROWS : p->mx == MOI_MX_FREE ? SCALING_MX : SCALING_VECTOR;
         p->scale_e8m0 = p->scaling == SCALING_VECTOR;
         p->widened = p->scaling == SCALING_MX && p->grouping != PRODUCT_MASKED && (p->grouping == PRODUCT_DEPTH || p->m / moii_max(p->groups, 1) >= WIDEN_FROM);
     } else {
         p->scaling = p->b->block == MOI_BLOCK_SQUARE ? SCALING_SQUARE : SCALING_VECTOR;
-        p->scales_bulk = p->a->layout == MOI_LAYOUT_COL && (p->scaling == SCALING_SQUARE || p->b->layout == MOI_LAYOUT_COL);
+        p->scales_bulk = !p->gather_rows && p->a->layout == MOI_LAYOUT_COL && (p->scaling == SCALING_SQUARE || p->b->layout == MOI_LAYOUT_COL);
     }
     return true;
 }
@@ -72,6 +79,7 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
                      p->accumulate);
     snprintf(defines + n, MOII_DEFINES - (size_t)n, " WGS=%d WAVES=%d BN=%d STAGES=%d CLUSTER=%d SPLIT=%d TURNS=%d", t->wgs, t->waves, t->bn, t->stages,
              t->cluster, t->split, t->turns);
+    if (p->gather_rows) memcpy(defines + strlen(defines), " GATHER=1", sizeof " GATHER=1");
 }
 
 void moii_tensor_settle(moii_tensor_product *p, int sms)
@@ -100,7 +108,7 @@ static int64_t elements(const moii_tensor_plan *s, int operand)
 {
     const moii_tensor_product *p = &s->product;
     bool several = operand && p->grouping == PRODUCT_ROWS;
-    return moii_mul(moii_mul(operand ? p->n : p->m, stored_depth(p, &s->a, p->k)), several ? p->groups : 1);
+    return moii_mul(moii_mul(operand ? p->n : most_lines(p), stored_depth(p, &s->a, p->k)), several ? p->groups : 1);
 }
 
 static moi_status plan_copies(moi_plan *plan, moii_tensor_plan *s)
@@ -179,7 +187,7 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     const moii_tensor_tile *t = &s->tile;
     int step = PRODUCT_STEP_BYTES / size_of(p->a), bm = 64 * t->wgs * t->waves;
     int64_t za = p->grouping == PRODUCT_MASKED ? p->groups : 1, zb = moii_tensor_experts(p) ? p->groups : 1;
-    int64_t a_straight[3] = { k, r->m, za }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
+    int64_t a_straight[3] = { k, lines_of(p, r), za }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
     const void *nothing = r->d; /* an operand without elements needs no address */
     MOII_TRY(make_map(plan, where, "a", out.a, p->a, r->a->data ? r->a->data : nothing, p->a_turned ? a_turned : a_straight, r->a->ld,
                       p->a_turned ? 64 : step, p->a_turned ? 64 : bm / t->cluster));
@@ -222,8 +230,12 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
                        .k = (int)r->k };
     MOII_TRY(make_maps(plan, where, r, r->k, (map_pair){ &x.a_map, &x.b_map }));
     if (p->scaling != SCALING_NONE) {
-        x.a_scales = scales_of(p->a, r->a, r->m, r->k);
+        x.a_scales = scales_of(p->a, r->a, lines_of(p, r), r->k);
         x.b_scales = scales_of(p->b, r->b, p->n, r->k);
+    }
+    if (p->gather_rows) {
+        x.a = r->a->data, x.rows_of_a = r->rows_of_a, x.a_rows = (int)r->a_rows;
+        x.a_pitch = (r->a->ld ? r->a->ld : r->k) * size_of(p->a);
     }
     x.n_tiles = (int)moii_ceil_div(p->n, (int64_t)t->bn * t->cluster);
     if (p->grouping == PRODUCT_DEPTH) x.depth_block = (int)moi_format_block(&s->a);
@@ -253,7 +265,7 @@ static moi_status launch_all(const moi_plan *plan, const char *where, const moii
     for (int i = 0; i < 2; i++) {
         bool several = i && p->grouping == PRODUCT_ROWS;
         wide[i] = (moi_operand){ (char *)workspace + s->widened_at[i], NULL, 0 };
-        MOII_TRY(widen(plan, i, i ? r.b : r.a, i ? p->n : r.m, r.k, several ? p->groups : 1, (char *)workspace + s->widened_at[i], stream));
+        MOII_TRY(widen(plan, i, i ? r.b : r.a, i ? p->n : lines_of(p, run), r.k, several ? p->groups : 1, (char *)workspace + s->widened_at[i], stream));
     }
     r.a = &wide[0], r.b = &wide[1];
     return launch_product(plan, where, &r, stream);

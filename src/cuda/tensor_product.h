@@ -19,6 +19,7 @@ typedef struct moii_tensor_product {
     int sms;                        /* that it may use */
     int sm_limit;                   /* as the description has it */
     bool overlap;
+    int64_t gather_rows;            /* PRODUCT_ROWS: > 0: A has so many at most, and a list names those of the product */
 } moii_tensor_product;
 
 /* One call's operands. */
@@ -27,6 +28,8 @@ typedef struct moii_tensor_run {
     void *d;
     int64_t ldd, m, k;              /* this call's */
     const int64_t *offsets;         /* PRODUCT_MASKED: counts */
+    const int32_t *rows_of_a;       /* gathered */
+    int64_t a_rows;                 /* of A, gathered; else 0 */
 } moii_tensor_run;
 
 /* What a plan keeps.  Copies of operands, where it needs any, lie in the workspace. */

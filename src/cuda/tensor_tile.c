@@ -18,7 +18,8 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : p->scaling == SCALING_SQUARE ? 4 : 0;
     int scales = 4 * (a_scales + b_scales), out = p->out_f32 || t->split > 1 ? 0 : bm * ((t->bn + 63) / 64 * 128);
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
-    return 128 * t->wgs * t->turns + join + t->stages * ((bm + t->bn) * PRODUCT_STEP_BYTES + scales + 16) + out;
+    int gather = p->gather_rows ? bm * 4 : 0;
+    return gather + 128 * t->wgs * t->turns + join + t->stages * ((bm + t->bn) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
 /* ---- the estimate ---- */
@@ -95,6 +96,7 @@ typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; dou
 static void consider(search *s, moii_tensor_tile t)
 {
     const moii_tensor_product *p = s->p;
+    if (p->gather_rows && t.cluster > 1) return;
     if ((p->a_turned || p->b_turned) && (t.cluster > 1 || t.bn % 64)) return; /* MN-major runs are 64 long */
     while (t.stages > 2 && moii_tensor_shared(p, &t) > SHARED_MOST) t.stages--;
     if (moii_tensor_shared(p, &t) > SHARED_MOST) return;

@@ -22,6 +22,8 @@ static moi_status take_desc(const moi_ctx *ctx, const moi_ggemm_desc *desc, moi_
                  "ggemm plan: groups, max_rows, m, n and k must be >= 0, got %lld, %lld, %lld, %lld, %lld", (long long)d->groups,
                  (long long)d->max_rows, (long long)d->m, (long long)d->n, (long long)d->k);
     MOII_REQUIRE(d->expected_rows >= 0, MOI_ERR_SHAPE, "ggemm plan: expected_rows must be >= 0, got %lld", (long long)d->expected_rows);
+    MOII_REQUIRE(d->gather_rows >= 0 && (d->gather_rows == 0 || d->grouping == MOI_GROUP_M), MOI_ERR_ARG,
+                 "ggemm plan: gather_rows must be >= 0, and 0 unless grouping is GROUP_M, got %lld", (long long)d->gather_rows);
     return MOI_OK;
 }
 
@@ -66,11 +68,29 @@ static moi_status check_counts(const moi_plan *plan, const moi_ggemm_args *a)
     return MOI_OK;
 }
 
+static moi_status check_gather(const moi_plan *plan, const moi_ggemm_args *a)
+{
+    const moi_ggemm_desc *d = &plan->desc.ggemm;
+    MOII_REQUIRE(d->gather_rows || (!a->rows_of_a && !a->a_rows), MOI_ERR_ARG,
+                 "ggemm run: rows_of_a and a_rows must be NULL and 0 for a plan without gather_rows, got %p and %lld", (const void *)a->rows_of_a,
+                 (long long)a->a_rows);
+    if (!d->gather_rows) return MOI_OK;
+    MOII_REQUIRE(a->a_rows >= 0 && a->a_rows <= d->gather_rows, MOI_ERR_SHAPE, "ggemm run: a_rows must be 0..%lld, got %lld", (long long)d->gather_rows,
+                 (long long)a->a_rows);
+    MOII_REQUIRE(a->rows == 0 || a->rows_of_a, MOI_ERR_ARG, "ggemm run: rows_of_a is NULL");
+    MOII_REQUIRE(a->rows == 0 || a->a_rows > 0, MOI_ERR_SHAPE, "ggemm run: a_rows must be > 0 where there are rows, got 0");
+    if (plan->ctx->backend->id != MOI_BACKEND_CPU) return MOI_OK;
+    for (int64_t r = 0; r < a->offsets[d->groups]; r++)
+        MOII_REQUIRE(a->rows_of_a[r] >= 0 && a->rows_of_a[r] < a->a_rows, MOI_ERR_ARG, "ggemm run: rows_of_a must be 0..%lld, got %d at %lld",
+                     (long long)a->a_rows - 1, (int)a->rows_of_a[r], (long long)r);
+    return MOI_OK;
+}
+
 static moi_status check_operands(const moi_ggemm_desc *d, const moi_ggemm_args *a)
 {
     moi_format plain = moii_plain_format(d->out);
     if (d->grouping != MOI_GROUP_K) {
-        MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, a->rows, d->k));
+        MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, d->gather_rows ? a->a_rows : a->rows, d->k));
         MOII_TRY(moii_product_operand("ggemm run: b", &d->b, d->b_order, &a->b, d->n, d->k));
         return moii_operand_check("ggemm run: d", &plain, a->d, NULL, a->ldd, a->rows, d->n);
     }
@@ -92,6 +112,7 @@ moi_status moi_ggemm_run(const moi_plan *plan, const moi_ggemm_args *args, void 
     MOII_REQUIRE(masked ? !a.offsets : !a.counts, MOI_ERR_ARG, "ggemm run: %s must be NULL for %s", masked ? "offsets" : "counts",
                  masked ? "GROUP_MASKED, which has counts" : "GROUP_M and GROUP_K, which have offsets");
     MOII_TRY(masked ? check_counts(plan, &a) : check_offsets(plan, &a));
+    MOII_TRY(check_gather(plan, &a));
     if (d->groups == 0 || d->n == 0 || (ragged_rows ? a.rows : d->m) == 0) return MOI_OK;
     MOII_TRY(check_operands(d, &a));
     if (d->accumulate && (ragged_rows ? d->k : a.rows) == 0) return MOI_OK;

@@ -8,7 +8,8 @@ MOII_FN void load_stage(const product_map *ma, const product_map *mb, const unit
 {
     const int za = A_GROUPED ? u.group : 0, zb = B_GROUPED ? u.group : 0;
     const int share = BM / CLUSTER, from = CLUSTER > 1 ? (int)block * share : 0;
-#if A_TURNED
+#if GATHER /* product_gather.cuh */
+#elif A_TURNED
     for (int i = from; i < from + share; i += 64) {
         if (CLUSTER > 1) box_load_to(tile + i * 128, ma, full, u.row + i, k, za, (1 << CLUSTER) - 1);
         else box_load(tile + i * 128, ma, full, u.row + i, k, za);
@@ -72,7 +73,7 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
 #if SCALES_BULK
             load_runs(a, s, u, r.stage, step);
 #else
-            barrier_expect(full_barrier(s, r.stage), STAGE_BYTES);
+            barrier_expect(full_barrier(s, r.stage), GATHER ? B_BYTES : STAGE_BYTES);
 #endif
             ring_step(&r);
         }
@@ -100,6 +101,9 @@ MOII_FN unsigned int scale_place(const product_scales &t, const scale_walk &w, i
     return scale_index(t, (unsigned int)row, (unsigned int)block);
 }
 
+/* How a walk counts the tile's row. */
+MOII_FN int walk_row(const shared &s, int row) { return GATHER ? gathered_row(s, min(row, BM - 1)) : row; }
+
 #if E8M0_SCALES
 
 /* The codes of a row's PER_STEP blocks, the first in the lowest byte. */
@@ -118,14 +122,15 @@ MOII_FN unsigned int scale_codes(const product_scales &t, const scale_walk &w, i
 }
 
 /* Bytes become FP32: A's [row][PER_STEP], B's [PER_STEP][column].  The next stage's are on their way while this one is waited for. */
-MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r)
+MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r,
+                              announcer *n)
 {
     const int lane = (int)threadIdx.x - 32, steps = steps_of(u);
     unsigned int va[A_TURNS], vb[B_TURNS];
     for (int step = 0; step < steps; step++) {
         const int block = u.block + step * BLOCK_STEP;
 #pragma unroll
-        for (int j = 0; j < A_TURNS; j++) va[j] = scale_codes(a.a_scales, wa, j * LOADERS + lane, block);
+        for (int j = 0; j < A_TURNS; j++) va[j] = scale_codes(a.a_scales, wa, walk_row(s, j * LOADERS + lane), block);
 #pragma unroll
         for (int j = 0; j < B_TURNS; j++) vb[j] = scale_codes(a.b_scales, wb, j * LOADERS + lane, block);
         barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
@@ -144,16 +149,22 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
 #pragma unroll
             for (int i = 0; i < PER_STEP; i++) to[A_STAGED + i * BN + col] = moii_e8m0_decode(vb[j] >> 8 * i & 255);
         }
+#if GATHER
+        gather_stage(a, s, u, r->stage, u.k + step * STEP);
+        gather_close(s, n);
+#else
         __syncwarp();
         if (lane % 32 == 0) barrier_arrive(full_barrier(s, r->stage));
+#endif
         ring_step(r);
     }
 }
 
-#else
+#elif SCALES_STAGED
 
 /* FP32: rows of A, then columns of B unless they have squares. */
-MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r)
+MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r,
+                              announcer *n)
 {
     const int lane = (int)threadIdx.x - 32, steps = steps_of(u);
     for (int step = 0; step < steps; step++) {
@@ -161,11 +172,30 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
         const unsigned int to = s.base + SCALES_AT + SCALE_FLOATS * 4 * r->stage;
         barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
 #pragma unroll 1
-        for (int row = lane; row < BM; row += LOADERS) word_load(to + row * 4, (const float *)wa.p + scale_place(a.a_scales, wa, row, block));
+        for (int row = lane; row < BM; row += LOADERS) word_load(to + row * 4, (const float *)wa.p + scale_place(a.a_scales, wa, walk_row(s, row), block));
 #pragma unroll 1
         for (int col = lane; col < BN && SCALING == SCALING_VECTOR; col += LOADERS)
             word_load(to + (A_STAGED + col) * 4, (const float *)wb.p + scale_place(a.b_scales, wb, col, block));
+#if GATHER
+        gather_stage(a, s, u, r->stage, u.k + step * STEP);
+        gather_close(s, n);
+#else
         barrier_arrive_behind_words(full_barrier(s, r->stage));
+#endif
+        ring_step(r);
+    }
+}
+
+#else
+
+/* No scales: rows of A alone. */
+MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &, const scale_walk &, ring *r, announcer *n)
+{
+    const int steps = steps_of(u);
+    for (int step = 0; step < steps; step++) {
+        barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
+        gather_stage(a, s, u, r->stage, u.k + step * STEP);
+        gather_close(s, n);
         ring_step(r);
     }
 }
@@ -176,13 +206,20 @@ MOII_FN void load_scales(const product_args &a, const shared &s, unsigned int bl
 {
     cursor c = cursor_begin(a);
     ring r = { 0, 0 };
+    announcer n = { { 0, 0 }, 0 };
     unit u;
     for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
+#if GATHER
+        gather_open(a, s, u);
+#endif
         const int end = u.block + (u.k_end - u.k + BLOCK_VALUES - 1) / BLOCK_VALUES;
-        const scale_walk wa = { (const char *)a.a_scales.p + (A_GROUPED ? u.group * a.a_scales.group_bytes : 0), u.row, a.a_scales.rows, end };
+        const scale_walk wa = { (const char *)a.a_scales.p + (A_GROUPED ? u.group * a.a_scales.group_bytes : 0), GATHER ? 0 : u.row, a.a_scales.rows, end };
         const scale_walk wb = { (const char *)a.b_scales.p + (B_GROUPED ? u.group * a.b_scales.group_bytes : 0), u.col, a.b_scales.rows, end };
-        load_unit_scales(a, s, u, wa, wb, &r);
+        load_unit_scales(a, s, u, wa, wb, &r, &n);
     }
+#if GATHER
+    gather_end(s, &n);
+#endif
 }
 
 #else

@@ -9,6 +9,7 @@
  *             WGS, WAVES  a tile has BM = 64 WGS WAVES rows: WGS warpgroups, each with WAVES blocks of 64 rows;  BN  columns
  *             TURNS   teams of WGS warpgroups that take the stages of a tile in turn, and add up at its end
  *             STAGES  of the ring of tiles of A and B;  CLUSTER  blocks side by side along N that share a tile of A
+ *             GATHER  1: rows of A are those that a list names (PRODUCT_ROWS, no CLUSTER, no SPLIT)
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
@@ -25,6 +26,9 @@
 #include "product_sm90_args.h"
 #include "ptx_sm90.cuh"
 
+#ifndef GATHER
+#define GATHER 0
+#endif
 #define BITS16 (ELEM_A == PRODUCT_BF16)
 #define BM (64 * WGS * WAVES)
 #define STEP (BITS16 ? 64 : 128) /* values of the reduction in a stage */
@@ -32,14 +36,14 @@
 #define CONSUMERS (TEAM * TURNS)
 #define THREADS (CONSUMERS + 128)
 /* of a thread; 64 K in all, in eights, of which the block is started with an equal share for each */
-#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : THREADS == 384 && SCALE_ARRIVALS ? 56 : 40)
+#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : (THREADS == 384 && SCALE_ARRIVALS) || (THREADS == 512 && GATHER) ? 56 : 40)
 #define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? SCALE_ARRIVALS ? 224 : 232 : 152)
 #define PROMOTED (SCALING != SCALING_NONE)
 #define LOADERS 96 /* threads of the first warpgroup that load scales */
 #define E8M0_SCALES (SCALING == SCALING_MX || (SCALING == SCALING_VECTOR && SCALE_E8M0))
 #define SCALES_STAGED (SCALING >= SCALING_SQUARE && SCALING <= SCALING_MX)
 /* at a stage's barrier: of each thread behind its copies, or of each warp behind its stores */
-#define SCALE_ARRIVALS (!SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
+#define SCALE_ARRIVALS (GATHER ? LOADERS / 32 : !SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
 #define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
 /* columns that share a scale of B: all of a tile that cannot straddle two squares */
 #define SQUARE_RUN (BN % 128 == 0 ? 128 : BN % 64 == 0 ? 64 : BN % 32 == 0 ? 32 : 16)
@@ -85,7 +89,8 @@
 #define JOIN_BYTES ((TURNS - 1) * TEAM * WAVES * BN * 2) /* sums of all teams but the first */
 #define BARRIERS_AT (JOIN_AT + JOIN_BYTES)
 #define UNITS_AT (BARRIERS_AT + 16 * STAGES) /* what each multiplying warp works on */
-#define PRODUCT_SHARED (UNITS_AT + CONSUMERS)
+#define GATHER_AT (UNITS_AT + CONSUMERS) /* the tile's rows of A */
+#define PRODUCT_SHARED (GATHER_AT + (GATHER ? BM * 4 : 0))
 
 typedef struct ring { /* where a role stands in the stages */
     unsigned int stage, parity;
@@ -111,6 +116,7 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #define B_GROUPED (GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_MASKED)
 
 #include "product_units.cuh"
+#include "product_gather.cuh"
 #include "product_load.cuh"
 #include "product_multiply.cuh"
 #include "product_store.cuh"

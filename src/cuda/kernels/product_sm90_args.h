@@ -38,6 +38,10 @@ typedef struct product_args {
     product_map d_map;        /* if d_boxes: BF16 */
     product_scales a_scales, b_scales;
     const long long *offsets; /* groups + 1: PRODUCT_ROWS, PRODUCT_DEPTH; PRODUCT_MASKED: groups counts */
+    const void *a;            /* GATHER: where A's rows lie, bytes between them, how many, and which ones the product's rows are */
+    long long a_pitch;
+    const int *rows_of_a;
+    int a_rows;
     void *d;
     long long ldd;
     int groups;

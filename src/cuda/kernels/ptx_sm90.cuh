@@ -118,6 +118,16 @@ MOII_FN void barrier_arrive_behind_words(unsigned int barrier)
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory");
 }
 
+/* 16 bytes, of which the first `bytes` are copied and the others zero; a group is what a thread copies up to its commit. */
+MOII_FN void piece_load(unsigned int to, const void *from, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+                 :: "r"(to), "l"((unsigned long long)__cvta_generic_to_global(from)), "r"(bytes) : "memory");
+}
+
+MOII_FN void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+#define COPIES_WAIT(groups) asm volatile("cp.async.wait_group %0;" :: "n"(groups) : "memory")
+
 /* ---- clusters, warps, registers ---- */
 
 MOII_FN unsigned int cluster_rank()
