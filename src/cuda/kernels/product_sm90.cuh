@@ -36,8 +36,9 @@
 #define CONSUMERS (TEAM * TURNS)
 #define THREADS (CONSUMERS + 128)
 /* of a thread; 64 K in all, in eights, of which the block is started with an equal share for each */
-#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : (THREADS == 384 && SCALE_ARRIVALS) || (THREADS == 512 && GATHER) ? 56 : 40)
-#define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? SCALE_ARRIVALS ? 224 : 232 : 152)
+#define LOADS_MUCH (SCALE_ARRIVALS || GROUPS == PRODUCT_MASKED) /* in the loading warps' registers */
+#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : (THREADS == 384 && LOADS_MUCH) || (THREADS == 512 && GATHER) ? 56 : 40)
+#define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? LOADS_MUCH ? 224 : 232 : 152)
 #define PROMOTED (SCALING != SCALING_NONE)
 #define LOADERS 96 /* threads of the first warpgroup that load scales */
 #define E8M0_SCALES (SCALING == SCALING_MX || (SCALING == SCALING_VECTOR && SCALE_E8M0))
