@@ -70,11 +70,22 @@ MOII_FN void load_square(const quantize_sm90_args &a, const tile &t, line v[8])
     const int lane = thread_index() % 32, row0 = thread_index() / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
     const char *from = (const char *)a.in + t.matrix * a.in_bytes + ((t.r0 + row0) * a.in_ld + t.c0 + col0) * SIZE;
     const long long step = a.in_ld * SIZE;
-    if (a.vectors && (RAGGED || t.rows == TILE) && t.cols == TILE) {
+    if (a.vectors && t.rows == TILE && t.cols == TILE) {
+#pragma unroll
+        for (int p = 0; p < 8; p++) {
+#if BF16
+            v[p] = load16(from + p * step);
+#else
+            v[p].low = load16(from + p * step), v[p].high = load16(from + p * step + 16);
+#endif
+        }
+        return;
+    }
+    if (a.vectors && t.cols == TILE) { /* few rows, or a group's last */
         const uint4 none = make_uint4(0, 0, 0, 0);
 #pragma unroll
         for (int p = 0; p < 8; p++) {
-            const bool there = !RAGGED || row0 + p < t.rows;
+            const bool there = row0 + p < t.rows;
 #if BF16
             v[p] = there ? load16(from + p * step) : none;
 #else

@@ -41,6 +41,9 @@
 #ifndef TILE_SLOTS
 #define TILE_SLOTS 0
 #endif
+#ifndef TILE_SLOTS_AT /* bytes before them */
+#define TILE_SLOTS_AT 0
+#endif
 /* Words of tops: pairs of BF16 stay pairs. */
 #define TOPS (TILE_BF16 ? TILE / 2 : TILE)
 
@@ -157,13 +160,13 @@ extern __shared__ uint4 slots[];
 /* 16 bytes, of which the last 16 - bytes become 0. */
 MOII_FN void fetch16(int slot, const void *from, int bytes)
 {
-    const unsigned int to = (unsigned int)__cvta_generic_to_shared(&slots[slot * 256 + thread_index()]);
+    const unsigned int to = (unsigned int)__cvta_generic_to_shared(&slots[TILE_SLOTS_AT / 16 + slot * 256 + thread_index()]);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
 MOII_FN void fetched(void) { asm volatile("cp.async.wait_all;" : : : "memory"); }
 
-MOII_FN uint4 slot16(int slot) { return slots[slot * 256 + thread_index()]; }
+MOII_FN uint4 slot16(int slot) { return slots[TILE_SLOTS_AT / 16 + slot * 256 + thread_index()]; }
 #endif
 
 /* ---- codes ---- */
@@ -403,7 +406,7 @@ MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &
 #ifdef TILE_INLINE
     const bool busy = true; /* registers are few */
 #else
-    const bool busy = !RAGGED || thread_index() / 32 * 16 < t.rows; /* small groups leave warps without rows */
+    const bool busy = !RAGGED || __any_sync(0xFFFFFFFFu, row0 < t.rows); /* small groups leave warps without rows */
 #endif
 #if ROW_KIND == TILE_SQUARE || COL_KIND == TILE_SQUARE
     const unsigned int top = square_top(v, s->tops[0]);
