@@ -192,6 +192,8 @@ typedef struct moi_moe_decode_desc {
     moi_dtype x;         /* BF16 or F32: the activations; they are never quantised */
     moi_dtype out;       /* F32 or BF16 */
     int64_t max_tokens, hidden, width, experts, top_k;
+    bool from_logits;    /* runs take router logits and route as moi_route_run does, instead of ids and weights */
+    bool renormalize;    /* as moi_route_desc; only with from_logits */
 } moi_moe_decode_desc;
 #define MOI_MOE_DECODE_DESC_INIT { .size = sizeof(moi_moe_decode_desc), .x = MOI_BF16, .out = MOI_F32 }
 
@@ -203,21 +205,27 @@ typedef struct moi_moe_decode_args {
     uint32_t size;
     int64_t tokens;
     const void *x;          /* [t, h] */
-    const int32_t *ids;     /* [t, top_k]; an expert may repeat; -1 skips a slot */
-    const float *weights;   /* [t, top_k] */
+    const int32_t *ids;     /* [t, top_k]; an expert may repeat; -1 skips a slot.  NULL if from_logits */
+    const float *weights;   /* [t, top_k].  NULL if from_logits */
     moi_operand gate_up;    /* [e, 2 f, h], dense, each expert's scales in one run of moi_scale_bytes(2 f, h) */
     moi_operand down;       /* [e, h, f] */
     void *y;                /* [t, h] */
     const moi_expert_operands *apart; /* [e] instead of gate_up and down, or NULL */
+    const float *logits;    /* [t, e] if from_logits, else NULL */
+    int32_t *ids_out;       /* if from_logits: [t, top_k], the chosen experts, best first, or NULL */
+    float *weights_out;     /* if from_logits: [t, top_k], or NULL */
 } moi_moe_decode_args;
 
 /* Computes  u[t][s][i] = silu(gate_e[i] . x[t]) * (up_e[i] . x[t]), rounded to x's type;
  *           y[t][j] = sum over s of weights[t][s] * (down_e[j] . u[t][s]) in one FP32 accumulator per output.
  *           Two passes organised around outputs: no gather buffer, no per-expert output buffer.
+ *           from_logits: ids and weights are those of moi_route for these logits.  On a GPU that is still two launches.
+ * Requires  top_k <= experts if from_logits.
  * Errors    ARG (an id >= experts, CPU back end), SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.
  * Promise   P:decode.bound  the bound of gemm for each dot product plus 2^-100 for FP32's end, and 2^-8 relative per u for
  *           its BF16 rounding.
  *           P:decode.batch  a token's bits do not depend on the rest of the batch.
+ *           P:decode.logits  from_logits, ids_out, weights_out and y have the bits of moi_route_run and this on its results.
  * Source    "warp decode", cursor.com/blog, 2026. */
 MOI_API moi_status moi_moe_decode_plan_create(moi_plan **out, moi_ctx *ctx, const moi_moe_decode_desc *desc);
 MOI_API moi_status moi_moe_decode_run(const moi_plan *plan, const moi_moe_decode_args *args, void *workspace,

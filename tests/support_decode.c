@@ -160,6 +160,8 @@ bool run_on(moi_ctx *ctx, const char *row, problem *p, void *y)
     assert_string_equal(moi_plan_row(plan), row);
     a.x = moit_in(&m, a.x, a.tokens * moi_row_bytes(p->d.x, p->d.hidden));
     a.ids = moit_in(&m, a.ids, slots * 4), a.weights = moit_in(&m, a.weights, slots * 4);
+    a.logits = moit_in(&m, a.logits, a.tokens * p->d.experts * 4);
+    a.ids_out = moit_out(&m, a.ids_out, slots * 4), a.weights_out = moit_out(&m, a.weights_out, slots * 4);
     a.gate_up = (moi_operand){ moit_in(&m, a.gate_up.data, matrix_bytes(p, 0, false)), moit_in(&m, a.gate_up.scale, matrix_bytes(p, 0, true)), 0 };
     a.down = (moi_operand){ moit_in(&m, a.down.data, matrix_bytes(p, 1, false)), moit_in(&m, a.down.scale, matrix_bytes(p, 1, true)), 0 };
     a.y = moit_out(&m, y, y_bytes(p));

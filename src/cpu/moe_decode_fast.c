@@ -2,6 +2,7 @@
  * moe_decode_fast.c: small-batch MoE organised around outputs.  Weights are converted on the fly, each row is read once from
  * memory, in the order in which rows lie there; nothing is gathered and no expert has an output of its own.
  *
+ *   route   from logits: ids and weights
  *   widen   x to FP32, once
  *   pass 1  the pool of (token, slot, NEURONS neurons): their gate rows, then their up rows -> u
  *   place   u as the kernel of the second pass wants it
@@ -9,13 +10,14 @@
 #include <math.h>
 #include <omp.h>
 
+#include "decode_route.h"
 #include "dots.h"
 
 enum { NEURONS = 8, OUTPUTS = 16 };
 
 typedef struct job {
     const moi_moe_decode_desc *d;
-    const moi_moe_decode_args *a;
+    moi_moe_decode_args a;
     const moii_isa *isa;
     moii_experts gate_up, down;
     moii_vectors x, u; /* token; token * top_k + slot */
@@ -23,6 +25,7 @@ typedef struct job {
     int64_t actives;
     float *scales;     /* per thread, those of one row */
     int64_t scales_room;
+    void *routing;     /* what it leaves, from logits */
 } job;
 
 /* Lays out the workspace; returns its size. */
@@ -37,6 +40,7 @@ static int64_t lay_out(const moi_plan *plan, job *j, char *base)
     j->active = moii_carve(base, &at, slots * 8);
     j->scales_room = moii_dots_scales(moii_max(d->hidden, d->width));
     j->scales = moii_carve(base, &at, plan->ctx->threads * j->scales_room * 4);
+    j->routing = moii_carve(base, &at, moii_decode_route_bytes(d));
     return at;
 }
 
@@ -49,12 +53,12 @@ static moi_status plan_fast(moi_plan *plan)
 
 static void dots(const job *j, const moii_experts *m, int64_t at, int64_t row, int64_t rows, const moii_vectors *v, int64_t vector, double *out)
 {
-    moii_dots(j->isa, m, (moii_rows){ j->a->ids[at], row, rows }, v, vector, 1, j->scales + omp_get_thread_num() * j->scales_room, out);
+    moii_dots(j->isa, m, (moii_rows){ j->a.ids[at], row, rows }, v, vector, 1, j->scales + omp_get_thread_num() * j->scales_room, out);
 }
 
 static void widen(const job *j, int64_t t)
 {
-    const char *in = (const char *)j->a->x + t * moi_row_bytes(j->d->x, j->d->hidden);
+    const char *in = (const char *)j->a.x + t * moi_row_bytes(j->d->x, j->d->hidden);
     float *x = moii_vectors_plain(&j->x, t);
     for (int64_t l = 0; l < j->d->hidden; l++)
         x[l] = j->d->x == MOI_F32 ? ((const float *)(const void *)in)[l] : moii_bf16_decode(((const uint16_t *)(const void *)in)[l]);
@@ -84,51 +88,59 @@ static void pass2(const job *j, int64_t t, int64_t first)
     double sums[OUTPUTS];
     int64_t count = moii_min(OUTPUTS, d->hidden - first);
     for (int64_t at = t * d->top_k; at < (t + 1) * d->top_k; at++) {
-        if (j->a->ids[at] < 0) continue;
+        if (j->a.ids[at] < 0) continue;
         dots(j, &j->down, at, first, count, &j->u, at, sums);
-        for (int64_t o = 0; o < count; o++) y[o] += (float)((double)j->a->weights[at] * sums[o]);
+        for (int64_t o = 0; o < count; o++) y[o] += (float)((double)j->a.weights[at] * sums[o]);
     }
     for (int64_t o = 0; o < count; o++) {
         int64_t i = t * d->hidden + first + o;
-        if (d->out == MOI_F32) ((float *)j->a->y)[i] = y[o];
-        else ((uint16_t *)j->a->y)[i] = (uint16_t)moii_bf16_encode(y[o]);
+        if (d->out == MOI_F32) ((float *)j->a.y)[i] = y[o];
+        else ((uint16_t *)j->a.y)[i] = (uint16_t)moii_bf16_encode(y[o]);
     }
 }
 
 static void set_experts(job *j)
 {
     const moi_moe_decode_desc *d = j->d;
-    if (j->a->apart) {
-        j->gate_up = moii_experts_apart(&d->weights, j->a->apart, false, d->width, d->hidden);
-        j->down = moii_experts_apart(&d->weights, j->a->apart, true, d->hidden, d->width);
+    if (j->a.apart) {
+        j->gate_up = moii_experts_apart(&d->weights, j->a.apart, false, d->width, d->hidden);
+        j->down = moii_experts_apart(&d->weights, j->a.apart, true, d->hidden, d->width);
     } else {
-        j->gate_up = moii_experts_of(&d->weights, &j->a->gate_up, 2 * d->width, d->hidden);
-        j->down = moii_experts_of(&d->weights, &j->a->down, d->hidden, d->width);
+        j->gate_up = moii_experts_of(&d->weights, &j->a.gate_up, 2 * d->width, d->hidden);
+        j->down = moii_experts_of(&d->weights, &j->a.down, d->hidden, d->width);
     }
+}
+
+static void route(const moi_plan *plan, job *j)
+{
+    moii_decode_router r = moii_decode_router_of(j->d, &j->a, j->routing);
+#pragma omp parallel for num_threads(plan->ctx->threads) schedule(static) if (j->a.tokens > 1)
+    for (int64_t t = 0; t < j->a.tokens; t++) moii_route_token(&r.desc, &r.args, t);
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
 {
-    job j = { .a = args };
+    job j = { .a = *(const moi_moe_decode_args *)args };
     (void)stream;
     lay_out(plan, &j, workspace);
     set_experts(&j);
     const moi_moe_decode_desc *d = j.d;
-    for (int64_t at = 0; at < j.a->tokens * d->top_k; at++)
-        if (j.a->ids[at] >= 0) j.active[j.actives++] = at;
+    if (d->from_logits) route(plan, &j);
+    for (int64_t at = 0; at < j.a.tokens * d->top_k; at++)
+        if (j.a.ids[at] >= 0) j.active[j.actives++] = at;
     int threads = moii_dots_threads(plan->ctx, 3 * j.actives * d->width * d->hidden);
     int64_t parts = moii_ceil_div(d->width, NEURONS), chunks = moii_ceil_div(d->hidden, OUTPUTS);
-    int64_t share1 = moii_dots_share(j.actives * parts, threads), share2 = moii_dots_share(j.a->tokens * chunks, threads);
+    int64_t share1 = moii_dots_share(j.actives * parts, threads), share2 = moii_dots_share(j.a.tokens * chunks, threads);
 #pragma omp parallel num_threads(threads)
     {
 #pragma omp for schedule(static)
-        for (int64_t t = 0; t < j.a->tokens; t++) widen(&j, t);
+        for (int64_t t = 0; t < j.a.tokens; t++) widen(&j, t);
 #pragma omp for schedule(dynamic, share1)
         for (int64_t i = 0; i < j.actives * parts; i++) pass1(&j, j.active[i / parts], i % parts * NEURONS);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < j.actives; i++) moii_vectors_place(&j.u, j.active[i]);
 #pragma omp for schedule(dynamic, share2)
-        for (int64_t i = 0; i < j.a->tokens * chunks; i++) pass2(&j, i / chunks, i % chunks * OUTPUTS);
+        for (int64_t i = 0; i < j.a.tokens * chunks; i++) pass2(&j, i / chunks, i % chunks * OUTPUTS);
     }
     return MOI_OK;
 }

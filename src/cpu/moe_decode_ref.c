@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * moe_decode_ref.c: small-batch MoE, token by token and output by output, in double.
- * Workspace: x [h] and u [top_k, f] of one token, FP32. */
+ * Workspace: x [h] and u [top_k, f] of one token, FP32; from logits also what routing leaves. */
 #include <math.h>
 
-#include "cpu.h"
+#include "decode_route.h"
 #include "experts.h"
 
 static moi_status plan_ref(moi_plan *plan)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    plan->workspace_bytes = (d->hidden + d->top_k * d->width) * (int64_t)sizeof(float);
+    plan->workspace_bytes = (d->hidden + d->top_k * d->width) * (int64_t)sizeof(float) + moii_decode_route_bytes(d);
     return MOI_OK;
 }
 
@@ -27,9 +27,14 @@ static void neurons(const moi_moe_decode_desc *d, const moii_experts *gate_up, i
 static moi_status run(const moi_plan *plan, const void *args_, void *workspace, moi_stream stream)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    const moi_moe_decode_args *a = args_;
+    moi_moe_decode_args copy = *(const moi_moe_decode_args *)args_;
+    const moi_moe_decode_args *a = &copy;
     float *x = workspace, *u = x + d->hidden;
     (void)stream;
+    if (d->from_logits) {
+        moii_decode_router r = moii_decode_router_of(d, &copy, u + d->top_k * d->width);
+        for (int64_t t = 0; t < a->tokens; t++) moii_route_token(&r.desc, &r.args, t);
+    }
     moii_experts gate_up = a->apart ? moii_experts_apart(&d->weights, a->apart, false, d->width, d->hidden)
                                     : moii_experts_of(&d->weights, &a->gate_up, 2 * d->width, d->hidden);
     moii_experts down = a->apart ? moii_experts_apart(&d->weights, a->apart, true, d->hidden, d->width)

@@ -98,7 +98,8 @@ static void plan_pass(moi_plan *plan, int pass)
     int words = weight == WEIGHT_BF16 ? 0 : weight == WEIGHT_MXFP4 ? 2 : 1;
     int64_t k = pass == 1 ? d->hidden : d->width, rows = pass == 1 ? 2 * d->width : d->hidden, tokens = s->tokens;
     *a = (moe_decode_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .k = (int)k, .row_bytes = (int)moi_row_bytes(d->weights.elem, k),
-                                 .width = (int)d->width, .hidden = (int)d->hidden, .out_f32 = d->out == MOI_F32 };
+                                 .width = (int)d->width, .hidden = (int)d->hidden, .out_f32 = d->out == MOI_F32,
+                                 .renormalize = d->renormalize };
     int team = pass == 2 ? DECODE_TEAM_DOWN : a->row_bytes < DECODE_LONG_ROW ? DECODE_TEAM_UP : 2 * DECODE_TEAM_UP;
     a->expert_bytes = (unsigned int)rows * (unsigned int)a->row_bytes;
     a->expert_scale_bytes = (unsigned int)moi_scale_bytes(&d->weights, rows, k, 0);
@@ -146,8 +147,14 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         up.tokens = down.tokens = (int)moii_min(most, in->tokens - t);
         up.data = in->gate_up.data, up.scale = in->gate_up.scale;
         down.data = in->down.data, down.scale = in->down.scale;
-        up.ids = down.ids = in->ids + t * d->top_k;
-        down.weights = in->weights + t * d->top_k;
+        if (d->from_logits) {
+            up.logits = down.logits = in->logits + t * d->experts;
+            down.ids_out = in->ids_out ? in->ids_out + t * d->top_k : NULL;
+            down.weights_out = in->weights_out ? in->weights_out + t * d->top_k : NULL;
+        } else {
+            up.ids = down.ids = in->ids + t * d->top_k;
+            down.weights = in->weights + t * d->top_k;
+        }
         up.in = (const char *)in->x + t * d->hidden * 2;
         up.out = workspace;
         down.in = workspace;

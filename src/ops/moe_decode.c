@@ -26,6 +26,11 @@ static moi_status check_desc(const moi_moe_decode_desc *d)
                  (ll)d->hidden, (ll)d->width);
     MOII_REQUIRE(d->experts >= 1 && d->experts <= INT32_MAX, MOI_ERR_SHAPE, "moe_decode plan: experts must be 1..2147483647, got %lld", (ll)d->experts);
     MOII_REQUIRE(d->top_k >= 1 && d->top_k <= INT32_MAX, MOI_ERR_SHAPE, "moe_decode plan: top_k must be 1..2147483647, got %lld", (ll)d->top_k);
+    MOII_REQUIRE(!d->from_logits || d->top_k <= d->experts, MOI_ERR_SHAPE, "moe_decode plan: from logits, top_k must be 1..experts (%lld), got %lld",
+                 (ll)d->experts, (ll)d->top_k);
+    MOII_REQUIRE(!d->from_logits || moii_mul(moii_mul(d->max_tokens, d->experts), 16) >= 0, MOI_ERR_SHAPE,
+                 "moe_decode plan: max_tokens * experts is too large");
+    MOII_REQUIRE(d->from_logits || !d->renormalize, MOI_ERR_ARG, "moe_decode plan: renormalize is for plans from logits");
     MOII_TRY(check_size(d, "gate_up", moii_mul(2, d->width), d->hidden));
     MOII_TRY(check_size(d, "down", d->hidden, d->width));
     /* what any row may want to keep: x, u and a list of slots for all tokens, with room for padding */
@@ -75,6 +80,32 @@ static moi_status check_apart(const moi_moe_decode_desc *d, const moi_expert_ope
     return MOI_OK;
 }
 
+/* An array of 4 bytes a number. */
+static moi_status check_words(const char *where, const void *data, int64_t rows, int64_t cols) { return check_plain(where, MOI_F32, data, rows, cols); }
+
+static moi_status check_logits(const moi_moe_decode_desc *d, const moi_moe_decode_args *a)
+{
+    MOII_REQUIRE(!a->ids && !a->weights, MOI_ERR_ARG, "moe_decode run: %s must be NULL, the plan is from logits", a->ids ? "ids" : "weights");
+    MOII_TRY(check_words("moe_decode run: logits", a->logits, a->tokens, d->experts));
+    if (a->ids_out) MOII_TRY(check_words("moe_decode run: ids_out", a->ids_out, a->tokens, d->top_k));
+    return a->weights_out ? check_words("moe_decode run: weights_out", a->weights_out, a->tokens, d->top_k) : MOI_OK;
+}
+
+static moi_status check_ids(const moi_plan *plan, const moi_moe_decode_args *a)
+{
+    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
+    MOII_REQUIRE(!a->logits && !a->ids_out && !a->weights_out, MOI_ERR_ARG, "moe_decode run: %s must be NULL, the plan is not from logits",
+                 a->logits ? "logits" : a->ids_out ? "ids_out" : "weights_out");
+    MOII_TRY(check_words("moe_decode run: ids", a->ids, a->tokens, d->top_k));
+    MOII_TRY(check_words("moe_decode run: weights", a->weights, a->tokens, d->top_k));
+    if (plan->ctx->backend->id != MOI_BACKEND_CPU) return MOI_OK; /* ids are in device memory */
+    for (int64_t i = 0; i < a->tokens * d->top_k; i++)
+        MOII_REQUIRE(a->ids[i] >= -1 && a->ids[i] < d->experts, MOI_ERR_ARG,
+                     "moe_decode run: ids must be -1..%lld, got %d for token %lld, slot %lld", (ll)d->experts - 1, a->ids[i],
+                     (ll)(i / d->top_k), (ll)(i % d->top_k));
+    return MOI_OK;
+}
+
 static moi_status check_args(const moi_plan *plan, const moi_moe_decode_args *a)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
@@ -87,14 +118,7 @@ static moi_status check_args(const moi_plan *plan, const moi_moe_decode_args *a)
         MOII_TRY(check_weights("moe_decode run: gate_up", &d->weights, &a->gate_up, 2 * d->width, d->hidden));
         MOII_TRY(check_weights("moe_decode run: down", &d->weights, &a->down, d->hidden, d->width));
     }
-    MOII_TRY(check_plain("moe_decode run: ids", MOI_F32, a->ids, a->tokens, d->top_k));
-    MOII_TRY(check_plain("moe_decode run: weights", MOI_F32, a->weights, a->tokens, d->top_k));
-    if (plan->ctx->backend->id != MOI_BACKEND_CPU) return MOI_OK; /* ids are in device memory */
-    for (int64_t i = 0; i < a->tokens * d->top_k; i++)
-        MOII_REQUIRE(a->ids[i] >= -1 && a->ids[i] < d->experts, MOI_ERR_ARG,
-                     "moe_decode run: ids must be -1..%lld, got %d for token %lld, slot %lld", (ll)d->experts - 1, a->ids[i],
-                     (ll)(i / d->top_k), (ll)(i % d->top_k));
-    return MOI_OK;
+    return d->from_logits ? check_logits(d, a) : check_ids(plan, a);
 }
 
 moi_status moi_moe_decode_run(const moi_plan *plan, const moi_moe_decode_args *args, void *workspace, int64_t workspace_bytes,
@@ -107,6 +131,6 @@ moi_status moi_moe_decode_run(const moi_plan *plan, const moi_moe_decode_args *a
     MOII_REQUIRE(a.tokens >= 0 && a.tokens <= d->max_tokens, MOI_ERR_SHAPE, "moe_decode run: tokens must be 0..%lld, got %lld",
                  (ll)d->max_tokens, (ll)a.tokens);
     MOII_TRY(check_args(plan, &a));
-    if (a.tokens == 0 || d->hidden == 0) return MOI_OK;
+    if (a.tokens == 0 || (d->hidden == 0 && !d->from_logits)) return MOI_OK;
     return plan->impl->run(plan, &a, workspace, stream);
 }

@@ -2,12 +2,14 @@
  * decode_lists.cuh: which (token, slot) pairs each expert has, worked out by every block for itself.
  *
  *   actives    experts that some token chose, ascending: expert[a], pairs order[start[a]] .. order[start[a + 1] - 1], ascending
+ *   routing    from logits, by every block for itself too, a warp for each token
  *   groups     columns of one product: up to 8 pairs of one expert; the groups of active a begin at group[a] */
 #ifndef MOII_DECODE_LISTS_CUH
 #define MOII_DECODE_LISTS_CUH
 
 #include "moe_decode_sm90_args.h"
 #include "num.h"
+#include "route_topk.cuh"
 
 typedef struct lists {
     int *ids, *count, *expert, *start, *group;
@@ -75,14 +77,34 @@ MOII_FN void list_actives(lists &l, int experts, int lane)
     }
 }
 
-/* All threads; the ids are in device memory, and final. */
-MOII_FN void make_lists(lists &l, const moe_decode_sm90_args &a)
+/* ids and, in pass 2, weights of all pairs; then block 0 hands them out.  probs: of the block's warps, each `experts` floats, if there are
+ * more than registers hold. */
+MOII_FN void route_all(const lists &l, const moe_decode_sm90_args &a, float *probs)
+{
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    route_shape s;
+    s.experts = a.experts, s.top_k = a.top_k, s.renormalize = a.renormalize != 0;
+    float *p = a.experts > ROUTE_IN_REGISTERS ? probs + warp * a.experts : 0;
+    for (int t = warp; t < a.tokens; t += DECODE_WARPS) {
+        int *ids = l.ids + t * a.top_k;
+        float *weights = PASS == 2 ? l.weights + t * a.top_k : 0;
+        route_token(a.logits + (long long)t * a.experts, p, s, ids, weights, lane);
+        if (PASS == 2 && blockIdx.x == 0 && lane < a.top_k) {
+            if (a.ids_out) a.ids_out[t * a.top_k + lane] = ids[lane];
+            if (a.weights_out) a.weights_out[t * a.top_k + lane] = weights[lane];
+        }
+    }
+}
+
+/* All threads; the ids or logits are in device memory, and final. */
+MOII_FN void make_lists(lists &l, const moe_decode_sm90_args &a, float *probs)
 {
     const int thread = (int)threadIdx.x;
-    for (int i = thread; i < l.pairs; i += DECODE_THREADS) {
+    if (a.logits) route_all(l, a, probs);
+    for (int i = thread; !a.logits && i < l.pairs; i += DECODE_THREADS) {
         const int id = __ldcg(a.ids + i);
         l.ids[i] = id < a.experts ? id : -1;
-        if (a.weights) l.weights[i] = __ldcg(a.weights + i);
+        if (PASS == 2) l.weights[i] = __ldcg(a.weights + i);
     }
     for (int e = thread; e < a.experts; e += DECODE_THREADS) l.count[e] = 0;
     __syncthreads();

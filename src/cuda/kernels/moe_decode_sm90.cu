@@ -11,7 +11,7 @@
  *   team      warps that share an item, each a part of k, and add their sums in order; teams know nothing of each other
  *   warp      streams its own weights: stages of 2 KB, RING - 1 of them on their way, item after item
  *   bits      the arithmetic of a column depends on its own values alone: nothing of a token's result depends on the batch
- *   launch    pass 1 waits for the grid before it, which also covers what pass 2 reads early: ids, weights, and its experts' rows.
+ *   launch    pass 1 waits for the grid before it, which also covers what pass 2 reads early: logits or ids and weights, and its experts' rows.
  *             Pass 2 starts while pass 1 runs, sends for its first stages, and waits for u. */
 #include "decode_copy.cuh"
 #include "decode_lists.cuh"
@@ -330,7 +330,7 @@ extern "C" __global__ void __launch_bounds__(DECODE_THREADS, 1) moe_decode_sm90(
     if (PASS == 1) grid_wait();
     grid_release();
     lists l = lists_at(a, memory);
-    make_lists(l, a);
+    make_lists(l, a, (float *)(memory + a.at_ring)); /* nothing is in the ring yet */
     const share s = my_share(l, a, w);
     const int rounds = PASS == 1 ? 1 : (a.tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x, items = s.to - s.from;
     stream f;

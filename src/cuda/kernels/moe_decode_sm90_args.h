@@ -19,12 +19,16 @@ typedef struct moe_decode_sm90_args {
     const void *in;                    /* BF16: x [tokens, k]; u [tokens * top_k, k] */
     void *out;                         /* u; y [tokens, hidden] */
     const int *ids;                    /* [tokens * top_k] */
-    const float *weights;
+    const float *weights;              /* pass 2 */
+    const float *logits;               /* [tokens, experts]: ids and weights follow from these; or NULL */
+    int *ids_out;                      /* pass 2, from logits: [tokens * top_k], or NULL */
+    float *weights_out;
     unsigned int expert_bytes, expert_scale_bytes; /* between experts */
     int tokens, top_k, experts;
     int k, row_bytes, scale_row;       /* values, bytes and bytes of scales of a row */
     int width, hidden;
     int out_f32;                       /* y is FP32, else BF16 */
+    int renormalize;
     int tiles;                         /* of one expert; pass 1: width / 16, pass 2: hidden / 16 */
     int spans, stages;                 /* of 128 bytes, and stages, of a tile, for each warp of a team */
     unsigned int inverse_top_k;        /* i / top_k is i * this >> 16 */

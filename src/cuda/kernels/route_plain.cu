@@ -3,105 +3,12 @@
  * route_plain: moi_route_run and moi_route_backward_run; plain CUDA for capability 8.0 and newer.
  *
  *   grid      ROUTE_TOKENS, ROUTE_BACKWARD: a warp for each token, 4 to a block; ROUTE_AUX, ROUTE_SLOPE: one block
- *   lanes     lane i has experts i, i + 32, ..., the first 8 in registers; sums of exponentials are in double, their order is the lanes' own
+ *   token     route_topk.cuh
  *   launch    begins before the grid before it has ended, and waits for it, on devices that can (9.0 and newer)
  */
 #include "num.h"
 #include "route_plain_args.h"
-
-MOII_FN float lane_max(float v)
-{
-    for (int step = 16; step; step /= 2) v = fmaxf(v, __shfl_xor_sync(0xFFFFFFFFu, v, step));
-    return v;
-}
-MOII_FN double lane_sum(double v)
-{
-    for (int step = 16; step; step /= 2) v += __shfl_xor_sync(0xFFFFFFFFu, v, step);
-    return v;
-}
-
-/* Expert a of probability p comes before expert b of q: larger first, numbers before NaN, then the lower index.  No expert: -1, last. */
-MOII_FN bool before(float p, int a, float q, int b)
-{
-    if (a < 0 || b < 0) return b < 0 && a >= 0;
-    if (p > q || (moii_is_nan(q) && !moii_is_nan(p))) return true;
-    if (q > p || (moii_is_nan(p) && !moii_is_nan(q))) return false;
-    return a < b;
-}
-
-enum { HELD = 8 };
-typedef struct held { float v[HELD]; } held;
-
-/* The best expert behind (last, p_last); -1 before the first. */
-MOII_FN int next_best(const held &h, const float *p, int experts, int last, float p_last, int lane, float *value)
-{
-    int best = -1;
-    float v = 0;
-#pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        const int e = lane + 32 * i;
-        if (e < experts && (last < 0 || before(p_last, last, h.v[i], e)) && before(h.v[i], e, v, best)) v = h.v[i], best = e;
-    }
-    for (int e = lane + 32 * HELD; e < experts; e += 32) {
-        const float q = p[e];
-        if ((last < 0 || before(p_last, last, q, e)) && before(q, e, v, best)) v = q, best = e;
-    }
-    for (int step = 16; step; step /= 2) {
-        const int other = __shfl_xor_sync(0xFFFFFFFFu, best, step);
-        const float q = __shfl_xor_sync(0xFFFFFFFFu, v, step);
-        if (before(q, other, v, best)) v = q, best = other;
-    }
-    *value = v;
-    return best;
-}
-
-MOII_FN void route_token(const route_plain_args &a, long long t, int lane)
-{
-    const float *logits = a.logits + t * a.experts;
-    float *p = a.probs + t * a.experts, *w = a.weights + t * a.top_k, most = moii_float_of(0xFF800000u);
-    const int experts = (int)a.experts;
-    double sum = 0, chosen = 0;
-    held h;
-#pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        h.v[i] = lane + 32 * i < experts ? logits[lane + 32 * i] : moii_float_of(0xFF800000u);
-        most = fmaxf(most, h.v[i]);
-    }
-    for (int e = lane + 32 * HELD; e < experts; e += 32) most = fmaxf(most, logits[e]);
-    most = lane_max(most);
-#pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        if (lane + 32 * i >= experts) continue;
-        const double x = exp((double)h.v[i] - (double)most);
-        sum += x;
-        h.v[i] = (float)x;
-    }
-    for (int e = lane + 32 * HELD; e < experts; e += 32) {
-        const double x = exp((double)logits[e] - (double)most);
-        sum += x;
-        p[e] = (float)x;
-    }
-    sum = lane_sum(sum);
-#pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        if (lane + 32 * i >= experts) continue;
-        p[lane + 32 * i] = h.v[i] = (float)((double)h.v[i] / sum);
-    }
-    for (int e = lane + 32 * HELD; e < experts; e += 32) p[e] = (float)((double)p[e] / sum);
-    int last = -1;
-    float v = 0;
-    float mine = 0; /* of slot `lane` */
-    for (long long s = 0; s < a.top_k; s++) {
-        last = next_best(h, p, experts, last, v, lane, &v);
-        chosen += (double)v;
-        if (s % 32 == lane) mine = v;
-        if (lane == 0) a.ids[t * a.top_k + s] = last;
-        if (lane == 0 && (!a.renormalize || a.top_k > 32)) w[s] = v;
-    }
-    if (!a.renormalize) return;
-    if (a.top_k <= 32 && lane < a.top_k) w[lane] = (float)((double)mine / chosen);
-    for (long long s = 0; a.top_k > 32 && lane == 0 && s < a.top_k; s++) w[s] = (float)((double)w[s] / chosen);
-}
+#include "route_topk.cuh"
 
 /* slope[e] = its count and, for the loss, times its mass; then the loss, in the order of experts.  One block. */
 MOII_FN void sum_experts(const route_plain_args &a)
@@ -153,6 +60,9 @@ extern "C" __global__ void __launch_bounds__(128, 4) route_plain(const __grid_co
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
     if (a.step == ROUTE_AUX || a.step == ROUTE_SLOPE) sum_experts(a);
-    else if (t < a.tokens && a.step == ROUTE_TOKENS) route_token(a, t, lane);
-    else if (t < a.tokens) route_token_backward(a, t, lane);
+    else if (t < a.tokens && a.step == ROUTE_TOKENS) {
+        route_shape s;
+        s.experts = (int)a.experts, s.top_k = (int)a.top_k, s.renormalize = a.renormalize != 0;
+        route_token(a.logits + t * a.experts, a.probs + t * a.experts, s, a.ids + t * a.top_k, a.weights + t * a.top_k, lane);
+    } else if (t < a.tokens) route_token_backward(a, t, lane);
 }

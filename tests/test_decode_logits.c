@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_decode_logits.c: moe_decode from router logits: the bits of moi_route_run and moe_decode with its ids and weights. */
+#include "support_decode.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* What a way to the layer's output leaves. */
+typedef struct outcome { int32_t *ids; float *weights; char *y; } outcome;
+
+static outcome outcome_make(const problem *p)
+{
+    int64_t slots = p->a.tokens * p->d.top_k * 4;
+    return (outcome){ moit_alloc(slots), moit_alloc(slots), moit_alloc(y_bytes(p)) };
+}
+static void outcome_free(outcome *o) { moit_free(o->ids), moit_free(o->weights), moit_free(o->y); }
+
+static void check_same(const char *row, const problem *p, const outcome *a, const outcome *b, bool lists)
+{
+    size_t slots = (size_t)(p->a.tokens * p->d.top_k) * 4;
+    if ((lists && (memcmp(a->ids, b->ids, slots) != 0 || memcmp(a->weights, b->weights, slots) != 0)) || memcmp(a->y, b->y, (size_t)y_bytes(p)) != 0)
+        fail_msg("%s: t %lld h %lld f %lld e %lld k %lld: other bits than route and moe_decode", row, (long long)p->a.tokens, (long long)p->d.hidden,
+                 (long long)p->d.width, (long long)p->d.experts, (long long)p->d.top_k);
+}
+
+/* moi_route_run on the row's back end. */
+static void route(const char *route_row, const problem *p, const float *logits, bool renormalize, outcome *o)
+{
+    moit_mem m = moit_mem_of(route_row);
+    moi_plan *plan;
+    moi_route_desc d = MOI_ROUTE_DESC_INIT;
+    int64_t t = p->a.tokens, slots = t * p->d.top_k * 4;
+    float *probs = moit_alloc(t * p->d.experts * 4);
+    d.row = route_row, d.max_tokens = t, d.experts = p->d.experts, d.top_k = p->d.top_k, d.renormalize = renormalize;
+    moit_ok(moi_route_plan_create(&plan, m.ctx, &d));
+    void *ws = moit_mem_workspace(&m, plan);
+    moi_route_args a = { .size = sizeof a, .tokens = t, .logits = moit_in(&m, logits, t * p->d.experts * 4), .probs = moit_out(&m, probs, t * p->d.experts * 4),
+                         .ids = moit_out(&m, o->ids, slots), .weights = moit_out(&m, o->weights, slots) };
+    moit_mem_run(&m, moi_route_run(plan, &a, ws, moi_plan_workspace_bytes(plan), m.stream));
+    moit_mem_done(&m);
+    if (!m.gpu) moit_free(ws);
+    moit_free(probs);
+    moi_plan_free(plan);
+}
+
+/* moe_decode with these ids and weights; false where the row does not take the problem. */
+static bool decode_ids(const char *row, const problem *p, outcome *o)
+{
+    problem q = *p;
+    q.a.ids = o->ids, q.a.weights = o->weights;
+    return run_on(moit_ctx(0), row, &q, o->y);
+}
+
+/* moe_decode from logits; with lists also ids_out and weights_out. */
+static bool decode_logits(const char *row, const problem *p, const float *logits, bool renormalize, outcome *o, bool lists)
+{
+    problem q = *p;
+    q.d.from_logits = true, q.d.renormalize = renormalize;
+    q.a.ids = NULL, q.a.weights = NULL;
+    q.a.logits = logits, q.a.ids_out = lists ? o->ids : NULL, q.a.weights_out = lists ? o->weights : NULL;
+    return run_on(moit_ctx(0), row, &q, o->y);
+}
+
+typedef enum kind { PLAIN, TIES, EQUAL, UNDERFLOW, WILD, ALL_NAN, KINDS } kind;
+
+static float *make_logits(moit_rng *rng, const problem *p, kind k)
+{
+    static const float wild[] = { NAN, INFINITY, -INFINITY, 3.4e38f, -3.4e38f, -0.0f };
+    int64_t t = p->a.tokens, e = p->d.experts, sick = moit_below(rng, t);
+    float *l = exact_alloc(t * e * 4);
+    for (int64_t i = 0; i < t * e; i++) {
+        bool here = i / e == sick || i / e == 0;
+        l[i] = 2.0f * moit_normal(rng);
+        if (k == TIES) l[i] = 0.25f * (float)moit_below(rng, 4);
+        if (k == EQUAL) l[i] = -3.0f;
+        if (k == UNDERFLOW) l[i] = -(float)moit_below(rng, 250);
+        if (k == WILD && here && moit_below(rng, 2)) l[i] = wild[moit_below(rng, 6)];
+        if (k == ALL_NAN && here) l[i] = NAN;
+    }
+    return l;
+}
+
+static moi_format format_of(int64_t i)
+{
+    switch (i) {
+    case 0: return MOI_FORMAT_MXFP4;
+    case 1: return MOI_FORMAT_BF16;
+    case 2: return MOI_FORMAT_BLK128_WEIGHT;
+    default: return MOI_FORMAT_MXFP8;
+    }
+}
+
+static problem case_of(moit_rng *rng, int i)
+{
+    static const int64_t experts[] = { 1, 2, 7, 32, 33, 60, 64, 128, 128, 129, 200, 256, 257, 512 };
+    shape s = { 1 + moit_below(rng, 9), 32 * (1 + moit_below(rng, 4)), 32 * (1 + moit_below(rng, 4)), experts[moit_below(rng, 14)], 1 };
+    if (s.experts > 64) s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32;
+    if (i % 12 == 5) s.tokens = 20 + moit_below(rng, 150), s.h = s.f = 32; /* more than one launch's */
+    if (i % 40 == 21) s.experts = 2048, s.h = s.f = 32;
+    if (i % 8 == 3) s.h = 128 * (1 + moit_below(rng, 3)), s.f = 128 * (1 + moit_below(rng, 2));
+    s.top_k = 1 + moit_below(rng, s.experts < 16 ? s.experts : 16);
+    return problem_make(format_of(moit_below(rng, 6)), s, MOI_BF16, moit_below(rng, 2) ? MOI_BF16 : MOI_F32);
+}
+
+enum { CASES = 160 };
+static bool picked(int i) { return moit_picked((uint64_t)i) && (moit_gpu() || i % 4 == 1); }
+
+/* One row, all ways. */
+static bool check_case(const char *row, const char *route_row, const problem *p, const float *logits, bool renormalize)
+{
+    outcome two = outcome_make(p), one = outcome_make(p), bare = outcome_make(p);
+    route(route_row, p, logits, renormalize, &two);
+    bool takes = decode_ids(row, p, &two) && decode_logits(row, p, logits, renormalize, &one, true);
+    if (takes) {
+        check_same(row, p, &two, &one, true);
+        decode_logits(row, p, logits, renormalize, &bare, false);
+        check_same(row, p, &two, &bare, false);
+    }
+    outcome_free(&two), outcome_free(&one), outcome_free(&bare);
+    return takes;
+}
+
+/* P:decode.logits, with ties, NaN, infinities and underflow among the logits */
+static void test_sweep(void **state)
+{
+    (void)state;
+    int taken = 0;
+    for (int i = 0; i < CASES; i++) {
+        if (!picked(i)) continue;
+        moit_rng rng = moit_seed("decode logits", (uint64_t)i);
+        problem p = case_of(&rng, i);
+        bool renormalize = moit_below(&rng, 2);
+        float *logits = make_logits(&rng, &p, (kind)moit_below(&rng, KINDS));
+        for (int r = 0; moit_row("moe_decode", r); r++) taken += check_case(moit_row("moe_decode", r), moit_row("route", r % 2), &p, logits, renormalize);
+        for (int r = 0; gpu_row("moe_decode", r); r++) taken += check_case(gpu_row("moe_decode", r), gpu_row("route", 0), &p, logits, renormalize);
+        free(logits);
+        problem_free(&p);
+    }
+    assert_true(taken > 0);
+}
+
+/* On the CPU any hidden and width will do; ids are written where there is no output to compute. */
+static void test_odd_shapes(void **state)
+{
+    (void)state;
+    static const shape shapes[] = { { 3, 33, 17, 3, 2 }, { 2, 0, 40, 5, 2 }, { 3, 40, 0, 2, 2 }, { 1, 1, 1, 1, 1 }, { 0, 64, 64, 2, 2 } };
+    for (int i = 0; i < 5; i++)
+        for (int r = 0; moit_row("moe_decode", r); r++) {
+            moit_rng rng = moit_seed("decode logits odd", (uint64_t)i);
+            problem p = problem_make(MOI_FORMAT_MXFP8, shapes[i], i & 1 ? MOI_BF16 : MOI_F32, MOI_F32);
+            float *logits = p.a.tokens ? make_logits(&rng, &p, PLAIN) : exact_alloc(0);
+            assert_true(check_case(moit_row("moe_decode", r), moit_row("route", 0), &p, logits, true));
+            free(logits);
+            problem_free(&p);
+        }
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    moi_plan *plan;
+    moi_ctx *ctx = moit_ctx(0);
+    problem p = problem_make(MOI_FORMAT_MXFP8, (shape){ 2, 64, 32, 4, 2 }, MOI_BF16, MOI_F32), bad = p;
+    float *logits = exact_alloc(2 * 4 * 4 + 16);
+    unsigned char *y = moit_alloc(y_bytes(&p));
+    memset(y, 0x5A, (size_t)y_bytes(&p));
+    p.a.y = y;
+    bad.d.renormalize = true;
+    moit_refused(moi_moe_decode_plan_create(&plan, ctx, &bad.d), MOI_ERR_ARG, "renormalize is for plans from logits");
+    bad = p, bad.d.from_logits = true, bad.d.top_k = 5;
+    moit_refused(moi_moe_decode_plan_create(&plan, ctx, &bad.d), MOI_ERR_SHAPE, "from logits, top_k must be 1..experts (4), got 5");
+    moit_ok(moi_moe_decode_plan_create(&plan, ctx, &p.d));
+    void *ws = moit_workspace(plan);
+    moi_moe_decode_args a = p.a;
+    a.logits = logits;
+    moit_refused(moi_moe_decode_run(plan, &a, ws, moi_plan_workspace_bytes(plan), NULL), MOI_ERR_ARG, "logits must be NULL, the plan is not from logits");
+    a = p.a, a.weights_out = logits;
+    moit_refused(moi_moe_decode_run(plan, &a, ws, moi_plan_workspace_bytes(plan), NULL), MOI_ERR_ARG, "weights_out must be NULL");
+    moit_free(ws);
+    moi_plan_free(plan);
+    p.d.from_logits = true;
+    moit_ok(moi_moe_decode_plan_create(&plan, ctx, &p.d));
+    ws = moit_workspace(plan);
+    int64_t bytes = moi_plan_workspace_bytes(plan);
+    moit_refused(moi_moe_decode_run(plan, &p.a, ws, bytes, NULL), MOI_ERR_ARG, "ids must be NULL, the plan is from logits");
+    p.a.ids = NULL;
+    moit_refused(moi_moe_decode_run(plan, &p.a, ws, bytes, NULL), MOI_ERR_ARG, "weights must be NULL, the plan is from logits");
+    p.a.weights = NULL;
+    moit_refused(moi_moe_decode_run(plan, &p.a, ws, bytes, NULL), MOI_ERR_ARG, "logits: data is NULL");
+    a = p.a, a.logits = logits + 1;
+    moit_refused(moi_moe_decode_run(plan, &a, ws, bytes, NULL), MOI_ERR_ALIGN, "logits");
+    a = p.a, a.logits = logits, a.ids_out = (int32_t *)(void *)logits + 1;
+    moit_refused(moi_moe_decode_run(plan, &a, ws, bytes, NULL), MOI_ERR_ALIGN, "ids_out");
+    for (int64_t i = 0; i < y_bytes(&p); i++) assert_int_equal(y[i], 0x5A);
+    p.a.logits = logits;
+    moit_ok(moi_moe_decode_run(plan, &p.a, ws, bytes, NULL));
+    moit_free(ws), moit_free(y), free(logits);
+    moi_plan_free(plan);
+    problem_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_sweep), cmocka_unit_test(test_odd_shapes), cmocka_unit_test(test_refusals) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
