@@ -77,7 +77,7 @@ MOI_API moi_status moi_permute_run(const moi_plan *plan, const moi_permute_args 
 typedef struct moi_combine_args {
     uint32_t size;
     int64_t tokens;
-    const int32_t *row_of;   /* [t, top_k] */
+    const int32_t *row_of;   /* [t, top_k], or NULL: t * top_k + s, as a product with scatter_rows can leave them */
     const float *weights;    /* [t, top_k], or NULL: all 1 */
     const void *y_sorted;    /* [t * top_k, h] */
     void *y;                 /* [t, h] */

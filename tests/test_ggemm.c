@@ -47,14 +47,18 @@ typedef struct job {
     int64_t *offsets, rows, lines, ldd; /* offsets: counts for GROUP_MASKED; lines: rows of D, over all groups */
     int32_t *index;  /* rows of A, with gather_rows */
     int64_t a_rows;
+    int32_t *place;  /* rows of D, with scatter_rows */
+    int64_t d_rows;
+    float *weight;
     float *before;
     void *d;
 } job;
-enum { GATHER = 3 }; /* beside the groupings: GROUP_M of rows that an index list names */
+/* Beside the groupings: GROUP_M of rows that an index list names; to rows that a list names, times weights. */
+enum { GATHER = 3, SCATTER = 4 };
 
-static const char *const names[] = { "M", "K", "MASKED", "M, gathered" };
+static const char *const names[] = { "M", "K", "MASKED", "M, gathered", "M, scattered" };
 
-static const char *name_of(const job *j) { return names[j->desc.gather_rows ? GATHER : (int)j->desc.grouping]; }
+static const char *name_of(const job *j) { return names[j->desc.gather_rows ? GATHER : j->desc.scatter_rows || j->desc.weighted ? SCATTER : (int)j->desc.grouping]; }
 
 static float result_get(const job *j, int64_t line, int64_t col)
 {
@@ -67,6 +71,21 @@ static void spoil_masked(job *j)
     int64_t bytes = moi_row_bytes(j->a.format.elem, j->a.ld);
     for (int64_t g = 0; g < j->s->groups; g++)
         memset((char *)j->a.data + (g * j->rows + j->offsets[g]) * bytes, 0xFF, (size_t)((j->rows - j->offsets[g]) * bytes));
+}
+
+/* Some rows of the product go nowhere, some of D are nobody's; what is behind the last group's is not looked at. */
+static void make_places(job *j, moit_rng *rng)
+{
+    int64_t used = j->offsets[j->s->groups];
+    j->d_rows = j->rows + 3, j->desc.scatter_rows = j->d_rows + 1;
+    j->place = malloc((size_t)j->rows * sizeof *j->place + 1);
+    int32_t *shuffled = malloc((size_t)j->d_rows * sizeof *shuffled);
+    for (int64_t i = 0; i < j->d_rows; i++) {
+        int64_t at = moit_below(rng, (uint32_t)i + 1);
+        shuffled[i] = shuffled[at], shuffled[at] = (int32_t)i;
+    }
+    for (int64_t r = 0; r < j->rows; r++) j->place[r] = r >= used ? 1 << 30 : moit_below(rng, 8) ? shuffled[r] : -1;
+    free(shuffled);
 }
 
 /* desc.grouping, formats, orders, out, accumulate and pads are set before. */
@@ -86,6 +105,9 @@ static void job_open(job *j, const char *row, const shape *s, int64_t k, moit_rn
         j->index = malloc((size_t)j->rows * sizeof *j->index + 1);
         for (int64_t r = 0; r < j->rows; r++) j->index[r] = r < j->offsets[s->groups] ? (int32_t)moit_below(rng, (uint32_t)j->a_rows) : -7;
     }
+    if (j->desc.scatter_rows) make_places(j, rng);
+    if (j->desc.weighted) j->weight = malloc((size_t)j->rows * sizeof *j->weight + 1);
+    for (int64_t r = 0; r < j->rows && j->weight; r++) j->weight[r] = r < j->offsets[s->groups] ? moit_normal(rng) : NAN;
     j->a.rows = j->index ? j->a_rows : by_rows ? j->rows : s->m, j->a.depth = by_rows ? k : j->rows;
     j->b.rows = s->n, j->b.depth = j->a.depth;
     if (by_rows) j->b.batch = s->groups, j->a.batch = masked ? s->groups : 1;
@@ -99,7 +121,7 @@ static void job_open(job *j, const char *row, const shape *s, int64_t k, moit_rn
     j->desc.n = s->n, j->desc.m = by_rows ? 0 : s->m, j->desc.k = by_rows ? k : 0;
     moit_ok(moi_ggemm_plan_create(&j->plan, moit_ctx(0), &j->desc));
     assert_string_equal(moi_plan_row(j->plan), row);
-    j->lines = by_rows ? j->rows * (masked ? s->groups : 1) : s->groups * s->m;
+    j->lines = j->place ? j->d_rows : by_rows ? j->rows * (masked ? s->groups : 1) : s->groups * s->m;
     j->ldd = s->n + j->a.pad;
     int64_t bytes = j->lines * moi_row_bytes(j->desc.out, j->ldd);
     j->d = moit_alloc(bytes);
@@ -116,7 +138,7 @@ static void job_run(job *j)
     void *w = moit_workspace(j->plan);
     moi_ggemm_args args = { .size = sizeof args, .rows = j->rows, .offsets = j->offsets, .a = moit_operand(&j->a), .b = moit_operand(&j->b),
                             .d = j->d, .ldd = j->a.pad ? j->ldd : 0 };
-    args.rows_of_a = j->index, args.a_rows = j->a_rows;
+    args.rows_of_a = j->index, args.a_rows = j->a_rows, args.rows_of_d = j->place, args.d_rows = j->d_rows, args.row_weight = j->weight;
     if (j->desc.grouping == MOI_GROUP_MASKED) args.counts = j->offsets, args.offsets = NULL;
     moit_ok(moi_ggemm_run(j->plan, &args, w, moi_plan_workspace_bytes(j->plan), NULL));
     moit_free(w);
@@ -130,6 +152,8 @@ static void job_close(job *j)
     free(j->before);
     free(j->offsets);
     free(j->index);
+    free(j->place);
+    free(j->weight);
     moi_plan_free(j->plan);
 }
 
@@ -139,17 +163,25 @@ static double check_element(const job *j, int64_t line, int64_t g, int64_t i, in
     int64_t k = j->a.depth;
     double sum = j->before[line * j->s->n + col], magnitude = fabs(sum);
     const double *va = j->a.values + (j->index ? j->index[i] : i) * k, *vb = j->b.values + ((j->desc.grouping != MOI_GROUP_K ? g * j->s->n : 0) + col) * k;
+    double weight = j->weight ? (double)j->weight[i] : 1.0;
     for (int64_t l = l0; l < l1; l++) {
-        double p = va[l] * vb[l];
+        double p = weight * (va[l] * vb[l]);
         sum += p, magnitude += fabs(p);
     }
-    double e = moit_product_error(j->desc.out, result_get(j, line, col), sum, magnitude, l1 - l0, strict);
+    double e = moit_product_error(j->desc.out, result_get(j, line, col), sum, magnitude, l1 - l0 + (j->weight ? 2 : 0), strict);
     if (!(e <= 1.0))
         fail_msg("%s GROUP_%s %s x %s, %d groups, orders %d %d, layouts %d %d, out %s: group %lld D[%lld][%lld] = %g, exact %g: %g of the bound",
                  moi_plan_row(j->plan), name_of(j), moi_dtype_name(j->desc.a.elem),
                  moi_dtype_name(j->desc.b.elem), j->s->groups, j->desc.a_order, j->desc.b_order, j->desc.a.layout, j->desc.b.layout,
                  moi_dtype_name(j->desc.out), (long long)g, (long long)line, (long long)col, (double)result_get(j, line, col), sum, e);
     return e;
+}
+
+static bool is_place(const job *j, int64_t line)
+{
+    for (int64_t r = 0; r < j->offsets[j->s->groups]; r++)
+        if (j->place[r] == line) return true;
+    return false;
 }
 
 /* Largest ratio to the bound; rows of no group and padding must be as they were. */
@@ -160,12 +192,12 @@ static double job_check(const job *j, int strict)
     for (int64_t g = 0; g < j->s->groups; g++) {
         int64_t from = masked ? g * j->rows : j->offsets[g], to = masked ? from + j->offsets[g] : j->offsets[g + 1];
         for (int64_t i = by_rows ? from : 0; i < (by_rows ? to : j->s->m); i++)
-            for (int64_t c = 0; c < j->s->n; c++)
-                worst = fmax(worst, check_element(j, by_rows ? i : g * j->s->m + i, g, i, c, by_rows ? 0 : from, by_rows ? j->desc.k : to, strict));
+            for (int64_t c = 0; c < j->s->n && (!j->place || j->place[i] >= 0); c++)
+                worst = fmax(worst, check_element(j, j->place ? j->place[i] : by_rows ? i : g * j->s->m + i, g, i, c, by_rows ? 0 : from, by_rows ? j->desc.k : to, strict));
     }
     for (int64_t line = 0; line < j->lines; line++) {
         const unsigned char *p = (const unsigned char *)j->d + line * moi_row_bytes(j->desc.out, j->ldd);
-        int untouched = masked ? line % j->rows >= j->offsets[line / j->rows] : by_rows && line >= j->offsets[j->s->groups];
+        int untouched = j->place ? !is_place(j, line) : masked ? line % j->rows >= j->offsets[line / j->rows] : by_rows && line >= j->offsets[j->s->groups];
         for (int64_t c = 0; c < j->s->n && untouched && j->desc.accumulate; c++)
             assert_true(result_get(j, line, c) == j->before[line * j->s->n + c]);
         int64_t first = untouched && !j->desc.accumulate ? 0 : moi_row_bytes(j->desc.out, j->s->n);
@@ -181,7 +213,8 @@ static int job_set(job *j, moi_grouping grouping, int pair, int variant, int mod
     *a = pairs[pair].a, *b = pairs[pair].b;
     if (grouping == MOI_GROUP_K && b->block == MOI_BLOCK_SQUARE) return 0;
     j->desc.gather_rows = (int)grouping == GATHER;
-    if (j->desc.gather_rows) grouping = MOI_GROUP_M;
+    j->desc.scatter_rows = (int)grouping == SCATTER && variant % 3 != 1, j->desc.weighted = (int)grouping == SCATTER && variant % 3 != 2;
+    if ((int)grouping >= GATHER) grouping = MOI_GROUP_M;
     if (a->recipe <= MOI_RECIPE_BF16) {
         j->a.order = (moi_order)(grouping == MOI_GROUP_K && (variant & 1)), j->b.order = (moi_order)(variant >> 1 & 1);
     } else {
@@ -217,7 +250,7 @@ static void test_bound(void **state)
     static const int64_t depths[] = { 64, 33, 0, 160, 1 };
     const char *row;
     for (int i = 0; (row = moit_row("ggemm", i)); i++)
-        for (int grouping = 0; grouping <= GATHER; grouping++) {
+        for (int grouping = 0; grouping <= SCATTER; grouping++) {
             double worst = 0.0;
             for (int pair = 0; pair < PAIRS; pair++)
                 for (int variant = 0; variant < 4; variant++)
@@ -232,8 +265,8 @@ static void test_bound_large(void **state)
 {
     (void)state;
     for (int i = 0; moit_row("ggemm", i); i++)
-        for (int c = 0; c < PAIRS * 4 && strcmp(moit_row("ggemm", i), "ggemm_ref"); c++)
-            one(moit_row("ggemm", i), (moi_grouping)(c % 4), c / 4, c / 4 % 4, c % 3, &large, c % 4 == MOI_GROUP_MASKED ? 200 : 550);
+        for (int c = 0; c < PAIRS * 5 && strcmp(moit_row("ggemm", i), "ggemm_ref"); c++)
+            one(moit_row("ggemm", i), (moi_grouping)(c % 5), c / 5, c / 5 % 4, c % 3, &large, c % 5 == MOI_GROUP_MASKED ? 200 : 550);
 }
 
 /* P:ggemm.nan: within a group as gemm, and never into another group. */
@@ -338,6 +371,12 @@ static void test_plan_errors(void **state)
     moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "0 unless grouping is GROUP_M, got 3");
     d = ok, d.gather_rows = 3, d.row = "ggemm_fast", d.a = d.b = MOI_FORMAT_F32;
     moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_UNSUPPORTED, "must lie in order");
+    d = ok, d.scatter_rows = -1;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "scatter_rows must be >= 0, and 0 unless grouping is GROUP_M, got -1");
+    d = ok, d.scatter_rows = 3, d.grouping = MOI_GROUP_MASKED;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "0 unless grouping is GROUP_M, got 3");
+    d = ok, d.weighted = true, d.grouping = MOI_GROUP_K;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "weighted must be false unless grouping is GROUP_M");
     d = ok, d.sm_limit = -2;
     moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "ggemm plan: sm_limit must be >= 0, got -2");
     d = ok, d.expected_rows = -3;
@@ -466,12 +505,98 @@ static void test_gather_errors(void **state)
     }
 }
 
+/* Products times their weights, in their tokens' places, are summed to the bits that combining plain ones by map and weights gives. */
+static void test_scatter_combine(void **state)
+{
+    (void)state;
+    enum { TOKENS = 9, TOP = 3, ROWS = TOKENS * TOP, H = 20 };
+    static const shape s = { 4, { 10, 0, 16, 1 }, 0, 0, H };
+    for (int i = 0; moit_row("ggemm", i); i++) {
+        _Alignas(16) int32_t row_of[ROWS], place[ROWS];
+        _Alignas(16) float weight[ROWS], sorted[ROWS], y[2][TOKENS * H];
+        moi_plan *combine;
+        moi_permute_desc to = { .size = sizeof to, .dtype = MOI_F32, .max_tokens = TOKENS, .hidden = H, .experts = 4, .top_k = TOP };
+        moit_ok(moi_combine_plan_create(&combine, moit_ctx(0), &to));
+        for (int slot = 0; slot < ROWS; slot++) {
+            int row = slot * 10 % ROWS; /* a permutation */
+            row_of[slot] = row, place[row] = slot, weight[slot] = sorted[row] = 0.1f * (float)(slot + 1);
+        }
+        for (int fused = 0; fused < 2; fused++) {
+            moit_rng rng = moit_seed("ggemm combine", 1);
+            job j;
+            memset(&j, 0, sizeof j);
+            job_set(&j, MOI_GROUP_M, 6, 0, 0);
+            job_open(&j, moit_row("ggemm", i), &s, 70, &rng);
+            moi_plan_free(j.plan);
+            j.desc.scatter_rows = fused * ROWS, j.desc.weighted = fused;
+            moit_ok(moi_ggemm_plan_create(&j.plan, moit_ctx(0), &j.desc));
+            void *w = moit_workspace(j.plan);
+            moi_ggemm_args args = { .size = sizeof args, .rows = ROWS, .offsets = j.offsets, .a = moit_operand(&j.a), .b = moit_operand(&j.b), .d = j.d };
+            if (fused) args.rows_of_d = place, args.d_rows = ROWS, args.row_weight = sorted;
+            moit_ok(moi_ggemm_run(j.plan, &args, w, moi_plan_workspace_bytes(j.plan), NULL));
+            moi_combine_args c = { .size = sizeof c, .tokens = TOKENS, .y_sorted = j.d, .y = y[fused] };
+            if (!fused) c.row_of = row_of, c.weights = weight;
+            moit_ok(moi_combine_run(combine, &c, NULL, 0, NULL));
+            moit_free(w);
+            job_close(&j);
+        }
+        assert_memory_equal(y[0], y[1], sizeof y[0]);
+        moi_plan_free(combine);
+    }
+}
+
+static void test_scatter_errors(void **state)
+{
+    (void)state;
+    static _Alignas(128) unsigned char zeros[4096];
+    static _Alignas(128) float d[64];
+    static const int64_t offsets[] = { 0, 3, 6 };
+    static const int32_t good[] = { 4, 0, -1, 1, 2, 3 }, high[] = { 4, 0, 6, 1, 2, 5 }, low[] = { 4, -2, 6, 1, 2, 3 };
+    static const float weight[6] = { 1 };
+    for (int i = 0; moit_row("ggemm", i); i++) {
+        moi_plan *plan;
+        moi_ggemm_desc desc = MOI_GGEMM_DESC_INIT;
+        desc.row = moit_row("ggemm", i), desc.a = desc.b = MOI_FORMAT_MXFP8, desc.groups = 2, desc.max_rows = 8, desc.n = 4, desc.k = 32;
+        moi_ggemm_args ok = { .size = sizeof ok, .rows = 6, .offsets = offsets, .a = { zeros, zeros, 0 }, .b = { zeros, zeros, 0 }, .d = d }, a = ok;
+        for (int e = 0; e < 64; e++) d[e] = 5.0f;
+        moit_ok(moi_ggemm_plan_create(&plan, moit_ctx(0), &desc));
+        a.row_weight = weight;
+        moit_refused(moi_ggemm_run(plan, &a, NULL, 0, NULL), MOI_ERR_WORKSPACE, "workspace");
+        void *w = moit_workspace(plan);
+        int64_t bytes = moi_plan_workspace_bytes(plan);
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "row_weight must be NULL for a plan without weights");
+        a = ok, a.rows_of_d = good;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "rows_of_d and d_rows must be NULL and 0");
+        moit_free(w);
+        moi_plan_free(plan);
+        desc.scatter_rows = 7, desc.weighted = true;
+        moit_ok(moi_ggemm_plan_create(&plan, moit_ctx(0), &desc));
+        w = moit_workspace(plan), bytes = moi_plan_workspace_bytes(plan);
+        ok.rows_of_d = good, ok.d_rows = 5, ok.row_weight = weight;
+        a = ok, a.row_weight = NULL;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "row_weight is NULL for a plan with weights");
+        a = ok, a.rows_of_d = NULL;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "rows_of_d is NULL");
+        a = ok, a.d_rows = 8;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_SHAPE, "d_rows must be 0..7, got 8");
+        a = ok, a.rows_of_d = high;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "rows_of_d must be -1..4, got 6 at 2");
+        a = ok, a.rows_of_d = low;
+        moit_refused(moi_ggemm_run(plan, &a, w, bytes, NULL), MOI_ERR_ARG, "rows_of_d must be -1..4, got -2 at 1");
+        for (int e = 0; e < 64; e++) assert_true(d[e] == 5.0f);
+        moit_ok(moi_ggemm_run(plan, &ok, w, bytes, NULL));
+        for (int e = 0; e < 64; e++) assert_true(d[e] == (e < 20 ? 0.0f : 5.0f));
+        moit_free(w);
+        moi_plan_free(plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand), cmocka_unit_test(test_bound), cmocka_unit_test(test_bound_large), cmocka_unit_test(test_nan),
         cmocka_unit_test(test_deterministic), cmocka_unit_test(test_plan_errors), cmocka_unit_test(test_run_errors), cmocka_unit_test(test_masked_errors),
-        cmocka_unit_test(test_gather_errors),
+        cmocka_unit_test(test_gather_errors), cmocka_unit_test(test_scatter_errors), cmocka_unit_test(test_scatter_combine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,6 +168,30 @@ static void test_combine(void **state)
         }
 }
 
+/* Without a map, the rows lie as an identical one says. */
+static void test_in_order(void **state)
+{
+    (void)state;
+    for (int i = 0; moit_row("combine", i); i++) {
+        sums c = combine(moit_row("combine", i), shapes[3], MOI_BF16, 1, 0);
+        int64_t rows = c.s.t * c.s.k, bytes = moi_row_bytes(MOI_BF16, c.s.h);
+        void *y = moit_alloc(c.s.t * bytes), *d = moit_alloc(rows * bytes);
+        for (int64_t r = 0; r < rows; r++) c.row_of[r] = (int32_t)r;
+        moi_combine_args a = { .size = sizeof a, .tokens = c.s.t, .row_of = c.row_of, .weights = c.weights, .y_sorted = c.y_sorted, .y = c.y,
+                               .d_y = c.d_y, .d_y_sorted = c.d_y_sorted, .d_weights = c.d_weights }, b = a;
+        b.row_of = NULL, b.y = y, b.d_y_sorted = d;
+        moit_ok(moi_combine_run(c.p, &a, NULL, 0, NULL));
+        moit_ok(moi_combine_backward_run(c.p, &a, NULL, 0, NULL));
+        moit_ok(moi_combine_run(c.p, &b, NULL, 0, NULL));
+        moit_ok(moi_combine_backward_run(c.p, &b, NULL, 0, NULL));
+        assert_memory_equal(c.y, y, (size_t)(c.s.t * bytes));
+        assert_memory_equal(c.d_y_sorted, d, (size_t)(rows * bytes));
+        moit_free(y);
+        moit_free(d);
+        done(&c);
+    }
+}
+
 /* A NaN weight reaches its own token only. */
 static void test_nan_weight(void **state)
 {
@@ -211,7 +235,8 @@ static void test_refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_permute), cmocka_unit_test(test_combine), cmocka_unit_test(test_nan_weight),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_permute), cmocka_unit_test(test_combine), cmocka_unit_test(test_in_order),
+                                        cmocka_unit_test(test_nan_weight),
                                         cmocka_unit_test(test_refusals) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

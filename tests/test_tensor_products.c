@@ -32,6 +32,9 @@ typedef struct job {
     int64_t expected, m, n, k, groups, offsets[GROUPS + 1], counts[GROUPS], rows, lines; /* masked: rows of each matrix; offsets is not used */
     int64_t a_rows;     /* > 0: index names each row's row of A */
     int32_t *index;
+    int64_t d_rows;     /* > 0: place names where each row goes, or -1 */
+    int32_t *place;
+    float *weight;      /* of each row, or NULL */
     moi_plan *plan;
     float *before;
     void *d;
@@ -78,7 +81,23 @@ static void open_operands(job *j, moit_rng *rng)
         int64_t bytes = moi_row_bytes(j->a.format.elem, j->a.ld), line = g * j->rows + j->counts[g];
         memset((char *)j->a.data + line * bytes, 0xFF, (size_t)((j->rows - j->counts[g]) * bytes));
     }
-    j->lines = experts(j) ? j->rows * j->a.batch : by_depth ? j->groups * j->m : j->m;
+    j->lines = j->d_rows ? j->d_rows : experts(j) ? j->rows * j->a.batch : by_depth ? j->groups * j->m : j->m;
+}
+
+/* A scattered product's rows go to rows of D in no order, some nowhere; half of all products have weights. */
+static void choose_places(job *j, moit_rng *rng)
+{
+    if (below(rng, 2)) j->weight = malloc((size_t)j->rows * sizeof *j->weight + 1);
+    for (int64_t r = 0; r < j->rows && j->weight; r++) j->weight[r] = moit_normal(rng);
+    if (below(rng, 2)) return;
+    j->d_rows = j->rows + 1 + below(rng, 4);
+    j->place = malloc((size_t)j->d_rows * sizeof *j->place);
+    for (int64_t i = 0; i < j->d_rows; i++) {
+        int64_t at = below(rng, i + 1);
+        j->place[i] = j->place[at], j->place[at] = (int32_t)i;
+    }
+    for (int64_t i = 0; i < j->d_rows; i++)
+        if (!below(rng, 10)) j->place[i] = -1;
 }
 
 static void choose(job *j, int grouping, moit_rng *rng)
@@ -125,6 +144,7 @@ static void choose(job *j, int grouping, moit_rng *rng)
     if (grouping == MOI_GROUP_M && below(rng, 2)) j->a_rows = 1 + below(rng, 200);
     if (j->a_rows) j->index = malloc((size_t)j->rows * sizeof *j->index + 1);
     for (int64_t r = 0; r < j->rows && j->a_rows; r++) j->index[r] = (int32_t)below(rng, j->a_rows);
+    if (grouping == MOI_GROUP_M) choose_places(j, rng);
     if (below(rng, 2)) j->expected = 1 + below(rng, 2000);
     if (grouping == MOI_GROUP_MASKED) j->rows = 1 + below(rng, 3) * 70;
     for (int g = 0; g < j->groups && grouping == MOI_GROUP_MASKED; g++)
@@ -162,7 +182,7 @@ static void open_plan(job *j, moi_ctx *ctx)
         moi_ggemm_desc d = { .size = sizeof d, .row = row_of(j), .grouping = (moi_grouping)j->grouping, .a = j->a.format, .b = j->b.format,
                              .a_order = j->a.order, .b_order = j->b.order, .out = j->out, .accumulate = j->accumulate, .groups = j->groups,
                              .max_rows = j->rows, .m = j->grouping == MOI_GROUP_K ? j->m : 0, .n = j->n, .k = j->grouping == MOI_GROUP_K ? 0 : j->k,
-                             .expected_rows = j->expected, .sm_limit = j->sm_limit, .overlap = j->overlap, .gather_rows = j->a_rows };
+                             .expected_rows = j->expected, .sm_limit = j->sm_limit, .overlap = j->overlap, .gather_rows = j->a_rows, .scatter_rows = j->d_rows, .weighted = j->weight != NULL };
         moit_ok(moi_ggemm_plan_create(&j->plan, ctx, &d));
         to.user = j->plan;
         moit_ok(moi_ggemm_explain(ctx, &d, &to));
@@ -187,6 +207,8 @@ static void run(job *j)
         int64_t *cuts = moit_in(&m, masked ? j->counts : j->offsets, (j->groups + !masked) * (int64_t)sizeof(int64_t));
         moi_ggemm_args x = { .size = sizeof x, .rows = j->rows, .offsets = masked ? NULL : cuts, .counts = masked ? cuts : NULL, .a = a, .b = b, .d = d };
         if (j->a_rows) x.rows_of_a = moit_in(&m, j->index, j->rows * (int64_t)sizeof(int32_t)), x.a_rows = j->a_rows;
+        if (j->d_rows) x.rows_of_d = moit_in(&m, j->place, j->rows * (int64_t)sizeof(int32_t)), x.d_rows = j->d_rows;
+        if (j->weight) x.row_weight = moit_in(&m, j->weight, j->rows * (int64_t)sizeof(float));
         moit_mem_run(&m, moi_ggemm_run(j->plan, &x, w, moi_plan_workspace_bytes(j->plan), m.stream));
     }
     moit_mem_done(&m);
@@ -213,14 +235,21 @@ static double check_one(const job *j, int64_t line, int64_t row, int64_t group, 
 {
     int64_t depth = j->a.depth;
     const double *a = j->a.values + (j->index ? j->index[row] : row) * depth, *b = j->b.values + ((experts(j) ? group * j->n : 0) + col) * depth;
-    double sum = j->before[line * j->n + col], magnitude = fabs(sum);
-    for (int64_t l = from; l < to; l++) sum += a[l] * b[l], magnitude += fabs(a[l] * b[l]);
+    double sum = j->before[line * j->n + col], magnitude = fabs(sum), weight = j->weight ? (double)j->weight[row] : 1.0;
+    for (int64_t l = from; l < to; l++) sum += weight * (a[l] * b[l]), magnitude += fabs(weight * a[l] * b[l]);
     float got = moi_decode(j->out, (char *)j->d + line * moi_row_bytes(j->out, j->n), col);
     if (isnan(sum)) return isnan(got) ? 0.0 : HUGE_VAL;
     if (isinf(sum)) return isnan(got) || isinf(got) ? 0.0 : HUGE_VAL;
     double larger = fabs(sum) > fabs((double)got) ? sum : got;
-    double bound = tensor_error(j, a, b, from, to) + (double)((to - from) / 32 + 8) * 0x1p-23 * magnitude + moit_half_unit(j->out, larger) + 0x1p-120;
+    double bound = fabs(weight) * tensor_error(j, a, b, from, to) + (double)((to - from) / 32 + (j->weight ? 10 : 8)) * 0x1p-23 * magnitude + moit_half_unit(j->out, larger) + 0x1p-120;
     return fabs((double)got - sum) / bound;
+}
+
+static bool is_place(const job *j, int64_t line)
+{
+    for (int64_t r = 0; r < j->offsets[j->groups]; r++)
+        if (j->place[r] == line) return true;
+    return false;
 }
 
 static double check(const job *j, uint64_t seed)
@@ -231,19 +260,21 @@ static double check(const job *j, uint64_t seed)
         int64_t begin = masked ? g * j->rows : j->offsets[g], end = masked ? begin + j->counts[g] : j->offsets[g + 1];
         for (int64_t r = by_rows ? begin : 0; r < (by_rows ? end : j->m); r++)
             for (int64_t c = 0; c < j->n; c++) {
-                int64_t line = by_depth ? g * j->m + r : r;
+                int64_t line = by_depth ? g * j->m + r : j->d_rows ? j->place[r] : r;
+                if (line < 0) continue;
                 double e = check_one(j, line, r, g, c, by_depth ? begin : 0, by_depth ? end : j->k);
                 if (!(e <= 1.0))
-                    fail_msg("seed %llu: %s grouping %d, %s x %s, scales %d, out %s%s, %lld x %lld x %lld, %lld groups%s: D[%lld][%lld] is %g of the bound off",
+                    fail_msg("seed %llu: %s grouping %d, %s x %s, scales %d, out %s%s, %lld x %lld x %lld, %lld groups%s%s%s: D[%lld][%lld] is %g of the bound off",
                              (unsigned long long)seed, moi_plan_row(j->plan), j->grouping, moi_dtype_name(j->a.format.elem),
                              moi_dtype_name(j->b.format.elem), (int)j->mx, moi_dtype_name(j->out), j->accumulate ? " +=" : "", (long long)j->m,
-                             (long long)j->n, (long long)j->k, (long long)j->groups, j->a_rows ? ", gathered" : "", (long long)line, (long long)c, e);
+                             (long long)j->n, (long long)j->k, (long long)j->groups, j->a_rows ? ", gathered" : "", j->d_rows ? ", scattered" : "",
+                             j->weight ? ", weighted" : "", (long long)line, (long long)c, e);
                 worst = fmax(worst, e);
             }
     }
     for (int64_t line = 0; line < j->lines && experts(j); line++) { /* rows of no group are untouched */
         bool masked = j->grouping == MOI_GROUP_MASKED;
-        if (masked ? line % j->rows < j->counts[line / j->rows] : line < j->offsets[j->groups]) continue;
+        if (j->d_rows ? is_place(j, line) : masked ? line % j->rows < j->counts[line / j->rows] : line < j->offsets[j->groups]) continue;
         for (int64_t c = 0; c < j->n; c++) {
             float got = moi_decode(j->out, (char *)j->d + line * moi_row_bytes(j->out, j->n), c);
             assert_true(j->accumulate ? got == j->before[line * j->n + c] : isnan(got));
@@ -252,13 +283,21 @@ static double check(const job *j, uint64_t seed)
     return worst;
 }
 
+static void free_lists(job *j)
+{
+    free(j->index);
+    free(j->place);
+    free(j->weight);
+    j->index = j->place = NULL, j->weight = NULL;
+}
+
 static void close(job *j)
 {
     moit_matrix_free(&j->a);
     moit_matrix_free(&j->b);
     moit_free(j->d);
     free(j->before);
-    free(j->index);
+    free_lists(j);
     moi_plan_free(j->plan);
 }
 
@@ -337,9 +376,8 @@ static void test_limit(void **state)
     for (int i = part; i < 12; i += parts) {
         moit_rng rng = moit_seed("tensor limit", (uint64_t)i);
         int grouping = i % 4 - 1;
-        job j;
-        j.index = NULL;
-        do free(grouping == MOI_GROUP_M ? j.index : NULL), choose(&j, grouping, &rng);
+        job j = { .gpu = true };
+        do free_lists(&j), choose(&j, grouping, &rng);
         while (j.a.format.recipe != MOI_RECIPE_BF16 || j.accumulate || (grouping == DENSE && j.m <= 256)); /* without parts */
         j.gpu = true, j.sm_limit = 0, j.overlap = false;
         open_operands(&j, &rng);

@@ -79,7 +79,8 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     if (p->a_turned || p->b_turned) assert_true(t->bn % 64 == 0 && t->cluster == 1);
     if (p->gather_rows) assert_int_equal(t->cluster, 1);
     moii_tensor_defines(p, t, defines);
-    snprintf(whole, sizeof whole, " TURNS=%d%s", t->turns, p->gather_rows ? " GATHER=1" : "");
+    snprintf(whole, sizeof whole, " TURNS=%d%s%s%s", t->turns, p->gather_rows ? " GATHER=1" : "", p->scatter_rows ? " SCATTER=1" : "",
+             p->weighted ? " WEIGHTED=1" : "");
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
 }
 
@@ -104,6 +105,7 @@ static void test_choice(void **state)
         if (c % 7 == 0) p.sms = p.sm_limit = 20;
         if (c % 3 == 0) p.expected = 100;
         if (p.grouping == PRODUCT_ROWS && c % 2) p.gather_rows = 300;
+        if (p.grouping == PRODUCT_ROWS && c % 3) p.scatter_rows = 300, p.weighted = c % 3 == 1;
         if (!moii_tensor_fits(&p, n % 2 ? MOI_F32 : MOI_BF16, &why)) fail_msg("case %d: %s", (int)c, why);
         if (p.widened) p.a = p.b = &plain, p.scaling = SCALING_NONE;
         moii_tensor_tile t = moii_tensor_choose(&p);

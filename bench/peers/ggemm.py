@@ -7,12 +7,13 @@
 Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16   DeepGEMM, torch row-wise FP8, our dense product
         zipf     the same with 8, 32, 128 groups of Zipf's sizes; DeepGEMM gets each group padded to 128 rows
         gather   as contig; rows_of_a names the rows, each token's in 8 groups       our product of rows copied before
+        scatter  as contig; rows times weights, written where a list says           our plain product alone, and with torch's lines for the rest
         masked   few rows of 4096 that each group's matrix has (MOI_GROUP_MASKED); DeepGEMM too
         kgroup   D_g FP32 added to, reduction cut into equal groups (1x128 both)  DeepGEMM, torch BF16
         mx       contig and zipf's shapes in MXFP8                               torch._grouped_mm BF16, DeepGEMM BF16
         bf16     contig in BF16                                                  torch._grouped_mm, DeepGEMM BF16
         bf16k    kgroup in BF16, operands as they lie (reduction outermost)      torch._grouped_mm
-Cases: GROUPSxROWSxNxK with the rows of one group (contig, masked), of all groups (zipf); kgroup: GROUPSxMxNxK, K of one group.
+Cases (zipf's begin with that word): GROUPSxROWSxNxK with the rows of one group (contig, masked), of all groups (zipf); kgroup: GROUPSxMxNxK, K of one group.
 Otherwise as gemm.py; operations and bytes are those of the rows that are there."""
 import torch
 
@@ -29,6 +30,7 @@ TABLES = {
     "contig": CONTIG + MANY,
     "zipf": ZIPF,
     "gather": [(g, 32768 // g, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))],
+    "scatter": [(g, 32768 // g, 7168, 2048) for g in (8, 32, 128)],
     "masked": [(g, r, n, k) for g, r in ((1, 1024), (2, 512), (4, 256)) for n, k in ((4096, 7168), (7168, 2048))],
     "kgroup": KGROUP + [(32, 4096, 7168, 4096), (32, 7168, 2048, 4096), (128, 4096, 1536, 1024), (128, 3072, 4096, 1024)],
     "mx": CONTIG + ZIPF,
@@ -165,6 +167,42 @@ class Gathered(Grouped):
         return [("in-order", lambda: self.in_order(rows[0]))]
 
 
+class Scattered(Grouped):
+    """every row of the product has a weight and a place"""
+
+    def __init__(self, ctx, opt, dg, table, size):
+        super().__init__(ctx, opt, dg, table, size)
+        self.place = torch.randperm(self.rows, device="cuda").int()
+        self.weight = torch.rand(self.rows, device="cuda") + 0.5
+        self.plain = torch.empty_like(self.d)
+
+    def weighted(self, g):
+        """group g's rows, each over its weight"""
+        rows = slice(self.cuts[g], self.cuts[g + 1])
+        return self.d[self.place[rows].long()].double() / self.weight[rows].double()[:, None]
+
+    def ours(self, row):
+        return m.Ggemm(self.ctx, m.GROUP_M, self.a, self.b, p.poison(self.d), self.offsets, row=row, rows_of_d=self.place,
+                       row_weight=self.weight), self.check(self.weighted)
+
+    def in_order(self, row):
+        """the same product alone"""
+        return m.Ggemm(self.ctx, m.GROUP_M, self.a, self.b, self.plain, self.offsets, row=row), None
+
+    def then_torch(self, row):
+        """and weights and places by torch, which rounds once more"""
+        plan, at, w = self.in_order(row)[0], self.place.long(), self.weight[:, None]
+
+        def run():
+            plan()
+            self.d[at] = (self.plain * w).to(BF16)
+        return run, None
+
+    def peers(self):
+        row = self.opt.rows.split(",")[0].encode() or None
+        return [("in-order", lambda: self.in_order(row)), ("then-torch", lambda: self.then_torch(row))]
+
+
 class Masked(protocols.Contest):
     """a matrix for each group, of whose rows few are there"""
 
@@ -266,5 +304,5 @@ def name_of(size):
 
 
 if __name__ == "__main__":
-    kinds = {"masked": Masked, "gather": Gathered, "kgroup": Reduced, "bf16k": Reduced}
+    kinds = {"masked": Masked, "gather": Gathered, "scatter": Scattered, "kgroup": Reduced, "bf16k": Reduced}
     protocols.main(__doc__, TABLES, name_of, lambda table: kinds.get(table, Grouped))

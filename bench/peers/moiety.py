@@ -66,7 +66,7 @@ class GgemmDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("grouping", c.c_int), ("a", Format), ("b", Format), ("a_order", c.c_int),
                 ("b_order", c.c_int), ("out", c.c_int), ("accumulate", c.c_bool), ("groups", c.c_int64), ("max_rows", c.c_int64), ("m", c.c_int64),
                 ("n", c.c_int64), ("k", c.c_int64), ("mx", c.c_int), ("expected_rows", c.c_int64), ("sm_limit", c.c_int32), ("overlap", c.c_bool),
-                ("gather_rows", c.c_int64)]
+                ("gather_rows", c.c_int64), ("scatter_rows", c.c_int64), ("weighted", c.c_bool)]
 
 
 class RebaseDesc(c.Structure):
@@ -79,7 +79,8 @@ class RebaseArgs(c.Structure):
 
 class GgemmArgs(c.Structure):
     _fields_ = [("size", c.c_uint32), ("rows", c.c_int64), ("offsets", c.c_void_p), ("a", Operand), ("b", Operand), ("d", c.c_void_p),
-                ("ldd", c.c_int64), ("counts", c.c_void_p), ("rows_of_a", c.c_void_p), ("a_rows", c.c_int64)]
+                ("ldd", c.c_int64), ("counts", c.c_void_p), ("rows_of_a", c.c_void_p), ("a_rows", c.c_int64),
+                ("rows_of_d", c.c_void_p), ("d_rows", c.c_int64), ("row_weight", c.c_void_p)]
 
 
 class DecodeDesc(c.Structure):
@@ -233,16 +234,18 @@ def Gemm(ctx, a, b, d, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MA
     return Plan(lib.moi_gemm_plan_create, lib.moi_gemm_run, ctx, desc, args, (a, b, d))
 
 
-def Ggemm(ctx, grouping, a, b, d, offsets, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MAJOR, rows_of_a=None):
+def Ggemm(ctx, grouping, a, b, d, offsets, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MAJOR, rows_of_a=None, rows_of_d=None, row_weight=None):
     """GROUP_M: d [rows, n] = A [rows, k] B_g [n, k]^T.  GROUP_K: d [groups, m, n] = A_g B_g^T of a [m, rows] and b [n, rows]."""
     groups, by_k = offsets.numel() - 1, grouping == GROUP_K
     rows = d.shape[0] if not by_k else a.cols if a_order == K_MAJOR else a.rows
     desc = GgemmDesc(size=c.sizeof(GgemmDesc), row=row, grouping=grouping, a=a.fmt, b=b.fmt, a_order=a_order, b_order=b_order,
                      out=F32 if d.dtype == torch.float32 else BF16, accumulate=accumulate, groups=groups, max_rows=rows,
-                     m=d.shape[1] if by_k else 0, n=d.shape[-1], k=0 if by_k else a.cols, gather_rows=0 if rows_of_a is None else a.rows)
+                     m=d.shape[1] if by_k else 0, n=d.shape[-1], k=0 if by_k else a.cols, gather_rows=0 if rows_of_a is None else a.rows,
+                     scatter_rows=0 if rows_of_d is None else d.shape[0], weighted=row_weight is not None)
     args = GgemmArgs(size=c.sizeof(GgemmArgs), rows=rows, offsets=offsets.data_ptr(), a=a.operand(), b=b.operand(), d=d.data_ptr(),
-                     rows_of_a=pointer(rows_of_a), a_rows=0 if rows_of_a is None else a.rows)
-    return Plan(lib.moi_ggemm_plan_create, lib.moi_ggemm_run, ctx, desc, args, (a, b, d, offsets, rows_of_a))
+                     rows_of_a=pointer(rows_of_a), a_rows=0 if rows_of_a is None else a.rows,
+                     rows_of_d=pointer(rows_of_d), d_rows=0 if rows_of_d is None else d.shape[0], row_weight=pointer(row_weight))
+    return Plan(lib.moi_ggemm_plan_create, lib.moi_ggemm_run, ctx, desc, args, (a, b, d, offsets, rows_of_a, rows_of_d, row_weight))
 
 
 def Masked(ctx, a, b, d, counts, expected=0, row=None):

@@ -12,7 +12,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         for (int64_t c = 0; c < d->hidden; c++) {
             float sum = 0;
             for (int64_t s = t * d->top_k; s < (t + 1) * d->top_k; s++)
-                sum += (a->weights ? a->weights[s] : 1.0f) * moi_decode(d->dtype, a->y_sorted, a->row_of[s] * d->hidden + c);
+                sum += (a->weights ? a->weights[s] : 1.0f) * moi_decode(d->dtype, a->y_sorted, moii_combine_row(a, s) * d->hidden + c);
             moi_encode(d->dtype, a->y, t * d->hidden + c, sum);
         }
     }
@@ -28,7 +28,7 @@ static moi_status run_backward(const moi_plan *plan, const void *args, void *wor
     for (int64_t s = 0; s < a->tokens * d->top_k; s++) {
         double dot = 0;
         for (int64_t c = 0; c < d->hidden; c++) {
-            int64_t at = a->row_of[s] * d->hidden + c;
+            int64_t at = moii_combine_row(a, s) * d->hidden + c;
             float dy = moi_decode(d->dtype, a->d_y, s / d->top_k * d->hidden + c);
             if (a->d_weights) dot += (double)dy * (double)moi_decode(d->dtype, a->y_sorted, at);
             moi_encode(d->dtype, a->d_y_sorted, at, (a->weights ? a->weights[s] : 1.0f) * dy);

@@ -21,9 +21,12 @@ static bool by_rows(const moi_ggemm_desc *d) { return d->grouping != MOI_GROUP_K
 static int64_t begin_of(const moi_ggemm_args *a, int64_t g) { return a->counts ? 0 : a->offsets[g]; }
 static int64_t end_of(const moi_ggemm_args *a, int64_t g) { return a->counts ? a->counts[g] : a->offsets[g + 1]; }
 
+/* Rows that go elsewhere, or times a weight, are made in scratch, where BF16 ones are made anyway. */
+static bool placed(const moi_ggemm_desc *d) { return d->scatter_rows || d->weighted; }
+
 static moii_tiling tiling_of(const moi_ggemm_desc *d)
 {
-    return moii_tiling_of(&d->a, &d->b, d->out, by_rows(d) ? d->max_rows : d->m, d->n, by_rows(d) ? d->k : d->max_rows);
+    return moii_tiling_of(&d->a, &d->b, placed(d) ? MOI_BF16 : d->out, by_rows(d) ? d->max_rows : d->m, d->n, by_rows(d) ? d->k : d->max_rows);
 }
 
 /* The workspace begins with the number of tiles before each group. */
@@ -63,6 +66,24 @@ static int64_t group_of(const job *j, int64_t tile)
     return lo;
 }
 
+/* The range's sums, dense, go where they belong. */
+static void place(const job *j, moii_range r, const float *sum, int64_t ldd)
+{
+    const moi_ggemm_desc *d = j->desc;
+    int64_t n = r.j1 - r.j0;
+    for (int64_t i = r.i0; i < r.i1; i++, sum += n) {
+        int64_t line = d->scatter_rows ? j->args->rows_of_d[i] : i;
+        if (line < 0) continue;
+        float w = d->weighted ? j->args->row_weight[i] : 1.0f;
+        char *at = (char *)j->args->d + moi_row_bytes(d->out, line * ldd + r.j0);
+        for (int64_t c = 0; c < n; c++) {
+            float v = w * sum[c];
+            if (d->out == MOI_BF16) ((uint16_t *)(void *)at)[c] = (uint16_t)moii_bf16_encode(v);
+            else ((float *)(void *)at)[c] = d->accumulate ? ((float *)(void *)at)[c] + v : v;
+        }
+    }
+}
+
 static void do_tile(const job *j, int64_t tile, void *scratch)
 {
     const moi_ggemm_desc *d = j->desc;
@@ -81,6 +102,12 @@ static void do_tile(const job *j, int64_t tile, void *scratch)
     } else {
         a = moii_view_group(a, g, from);
         b = moii_view_group(b, g, from);
+    }
+    if (placed(d)) {
+        float *sum = (float *)(void *)((char *)scratch + j->tiling.scratch_bytes - j->tiling.d_bytes);
+        moii_product_tile(j->plan->ctx, &j->tiling, &a, &b, r, MOI_F32, false, sum, r.j1 - r.j0, scratch);
+        place(j, r, sum, ldd);
+        return;
     }
     int64_t line = !rows ? g * d->m + r.i0 : j->args->counts ? g * j->args->rows + r.i0 : r.i0; /* of all rows of D */
     char *at = (char *)j->args->d + moi_row_bytes(d->out, line * ldd + r.j0);

@@ -22,7 +22,12 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
         } else if (by_rows) {
             moii_view bg = moii_view_at(b, g, d->n, k);
             moii_range rows = { from, to, 0, d->n, 0, k };
-            moii_product_strict(&a, &bg, rows, d->out, d->accumulate, (char *)args->d + from * moi_row_bytes(d->out, ldd), ldd);
+            for (int64_t r = from; r < to; r++) {
+                int64_t line = d->scatter_rows ? args->rows_of_d[r] : r;
+                if (line < 0) continue;
+                moii_product_strict_row(&a, &bg, rows, r, d->weighted ? &args->row_weight[r] : NULL, d->out, d->accumulate,
+                                        (char *)args->d + line * moi_row_bytes(d->out, ldd));
+            }
         } else {
             moii_view ag = moii_view_group(a, g, from), bg = moii_view_group(b, g, from);
             moii_range depth = { 0, m, 0, d->n, from, to };

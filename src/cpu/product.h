@@ -52,5 +52,8 @@ typedef struct moii_range { int64_t i0, i1, j0, j1, l0, l1; } moii_range;
 
 /* The strict product: values and sums in double, in order of the reduction, rounded once to `out`. */
 void moii_product_strict(const moii_view *a, const moii_view *b, moii_range range, moi_dtype out, bool accumulate, void *d, int64_t ldd);
+/* Row `row` of it at `d`, all of the range's columns: sums times *weight, or, where it is NULL, as they are. */
+void moii_product_strict_row(const moii_view *a, const moii_view *b, moii_range range, int64_t row, const float *weight, moi_dtype out,
+                             bool accumulate, void *d);
 
 #endif

@@ -24,14 +24,18 @@ static float odd_float(double x)
     return moii_float_of(u | 1u);
 }
 
+void moii_product_strict_row(const moii_view *a, const moii_view *b, moii_range r, int64_t i, const float *weight, moi_dtype out, bool accumulate, void *d)
+{
+    for (int64_t j = r.j0; j < r.j1; j++) {
+        double before = accumulate ? moi_decode(out, d, j - r.j0) : 0.0, sum = weight ? 0.0 : before;
+        for (int64_t l = r.l0; l < r.l1; l++) sum += value(a, i, l) * value(b, j, l);
+        if (weight) sum = before + (double)*weight * sum;
+        moi_encode(out, d, j - r.j0, out == MOI_F32 ? (float)sum : odd_float(sum));
+    }
+}
+
 void moii_product_strict(const moii_view *a, const moii_view *b, moii_range r, moi_dtype out, bool accumulate, void *d, int64_t ldd)
 {
-    for (int64_t i = r.i0; i < r.i1; i++) {
-        char *row = (char *)d + (i - r.i0) * moi_row_bytes(out, ldd);
-        for (int64_t j = r.j0; j < r.j1; j++) {
-            double sum = accumulate ? moi_decode(out, row, j - r.j0) : 0.0;
-            for (int64_t l = r.l0; l < r.l1; l++) sum += value(a, i, l) * value(b, j, l);
-            moi_encode(out, row, j - r.j0, out == MOI_F32 ? (float)sum : odd_float(sum));
-        }
-    }
+    for (int64_t i = r.i0; i < r.i1; i++)
+        moii_product_strict_row(a, b, r, i, NULL, out, accumulate, (char *)d + (i - r.i0) * moi_row_bytes(out, ldd));
 }

@@ -11,29 +11,32 @@ static moii_tensor_product product_of(const moi_ggemm_desc *d)
                            .b_turned = d->b_order == MOI_MN_MAJOR, .accumulate = d->accumulate, .mx = d->mx, .groups = d->groups,
                            .m = rows ? d->max_rows : d->m, .n = d->n, .k = rows ? d->k : d->max_rows,
                            .expected = d->expected_rows, .sm_limit = d->sm_limit, .overlap = d->overlap,
-                           .gather_rows = d->gather_rows };
+                           .gather_rows = d->gather_rows, .scatter_rows = d->scatter_rows, .weighted = d->weighted };
 }
 
 /* rows of all of 8 groups, or of each for GROUP_MASKED */
-static const struct { moi_grouping grouping; moi_format a, b; moi_dtype out; int64_t rows, m, n, k, gather; } ahead[] = {
-    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 4096, 7168, 0 },
-    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0 },
-    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 0 },
-    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 4096, 7168, 8192 },
-    { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 256, 0, 4096, 7168, 64 },
-    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 8192 },
-    { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 256, 0, 4096, 7168, 0 },
-    { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 4096, 0, 4096, 7168, 0 },
-    { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0 },
-    { MOI_GROUP_K, MOII_TENSOR_ACT, MOII_TENSOR_ACT, MOI_F32, 32768, 4096, 7168, 0, 0 },
-    { MOI_GROUP_K, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_F32, 32768, 4096, 7168, 0, 0 },
+static const struct { moi_grouping grouping; moi_format a, b; moi_dtype out; int64_t rows, m, n, k, gather, scatter; } ahead[] = {
+    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 4096, 7168, 0, 0 },
+    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0, 0 },
+    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 0, 0 },
+    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 4096, 7168, 8192, 0 },
+    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 7168, 2048, 0, 32768 },
+    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_F32, 256, 0, 7168, 2048, 0, 256 },
+    { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 256, 0, 4096, 7168, 64, 0 },
+    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 8192, 0 },
+    { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 256, 0, 4096, 7168, 0, 0 },
+    { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 4096, 0, 4096, 7168, 0, 0 },
+    { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0, 0 },
+    { MOI_GROUP_K, MOII_TENSOR_ACT, MOII_TENSOR_ACT, MOI_F32, 32768, 4096, 7168, 0, 0, 0 },
+    { MOI_GROUP_K, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_F32, 32768, 4096, 7168, 0, 0, 0 },
 };
 enum { AHEAD = sizeof ahead / sizeof *ahead };
 
 static void variant(int i, char defines[MOII_DEFINES])
 {
     moi_ggemm_desc d = { .grouping = ahead[i].grouping, .a = ahead[i].a, .b = ahead[i].b, .out = ahead[i].out, .groups = 8, .max_rows = ahead[i].rows,
-                         .m = ahead[i].m, .n = ahead[i].n, .k = ahead[i].k, .accumulate = ahead[i].grouping == MOI_GROUP_K, .gather_rows = ahead[i].gather };
+                         .m = ahead[i].m, .n = ahead[i].n, .k = ahead[i].k, .accumulate = ahead[i].grouping == MOI_GROUP_K, .gather_rows = ahead[i].gather,
+                         .scatter_rows = ahead[i].scatter, .weighted = ahead[i].scatter > 0 };
     if (d.grouping == MOI_GROUP_K && d.a.recipe == MOI_RECIPE_BF16) d.a_order = d.b_order = MOI_MN_MAJOR;
     moii_tensor_product p = product_of(&d);
     moii_tensor_variant(&p, d.out, defines);
@@ -62,7 +65,8 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const moi_ggemm_args *in = args;
     bool rows = d->grouping != MOI_GROUP_K;
     moii_tensor_run r = { .a = &in->a, .b = &in->b, .d = in->d, .ldd = in->ldd, .m = rows ? in->rows : d->m, .k = rows ? d->k : in->rows,
-                           .offsets = d->grouping == MOI_GROUP_MASKED ? in->counts : in->offsets, .rows_of_a = in->rows_of_a, .a_rows = in->a_rows };
+                           .offsets = d->grouping == MOI_GROUP_MASKED ? in->counts : in->offsets, .rows_of_a = in->rows_of_a, .a_rows = in->a_rows, .rows_of_d = in->rows_of_d, .d_rows = in->d_rows,
+                           .row_weight = in->row_weight };
     return moii_tensor_launch(plan, "ggemm run", &r, workspace, stream);
 }
 

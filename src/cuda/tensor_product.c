@@ -48,7 +48,7 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     *why = "operands must be BF16, or both E4M3 or E5M2 of one recipe";
     if (!plain && !(eight_bits(p->a) && eight_bits(p->b) && p->a->recipe == p->b->recipe)) return false;
     *why = "sizes must be below 2^31";
-    if (most_lines(p) > INT32_MAX || p->m > INT32_MAX || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || p->groups > INT32_MAX) return false;
+    if (most_lines(p) > INT32_MAX || p->scatter_rows > INT32_MAX || p->m > INT32_MAX || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || p->groups > INT32_MAX) return false;
     if (stored_depth(p, p->a, p->k) > INT32_MAX - 512) return false;
     if (p->grouping != PRODUCT_ROWS && moii_mul(p->groups, p->m) > INT32_MAX) return false;
     int64_t tiles = moii_mul(moii_ceil_div(p->m, 64) + 1, moii_ceil_div(p->n, 16) * p->groups), scales = most_scales(p);
@@ -72,6 +72,12 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     return true;
 }
 
+static void append(char defines[MOII_DEFINES], const char *more)
+{
+    size_t n = strlen(defines);
+    snprintf(defines + n, MOII_DEFINES - n, "%s", more);
+}
+
 void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES])
 {
     int n = snprintf(defines, MOII_DEFINES, "GROUPS=%d ELEM_A=%d ELEM_B=%d A_TURNED=%d B_TURNED=%d SCALING=%d SCALE_E8M0=%d SCALES_BULK=%d OUT_F32=%d ADD=%d",
@@ -79,7 +85,9 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
                      p->accumulate);
     snprintf(defines + n, MOII_DEFINES - (size_t)n, " WGS=%d WAVES=%d BN=%d STAGES=%d CLUSTER=%d SPLIT=%d TURNS=%d", t->wgs, t->waves, t->bn, t->stages,
              t->cluster, t->split, t->turns);
-    if (p->gather_rows) memcpy(defines + strlen(defines), " GATHER=1", sizeof " GATHER=1");
+    if (p->gather_rows) append(defines, " GATHER=1");
+    if (p->scatter_rows) append(defines, " SCATTER=1");
+    if (p->weighted) append(defines, " WEIGHTED=1");
 }
 
 void moii_tensor_settle(moii_tensor_product *p, int sms)
@@ -237,11 +245,12 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
         x.a = r->a->data, x.rows_of_a = r->rows_of_a, x.a_rows = (int)r->a_rows;
         x.a_pitch = (r->a->ld ? r->a->ld : r->k) * size_of(p->a);
     }
+    x.rows_of_d = r->rows_of_d, x.d_rows = (int)r->d_rows, x.row_weight = r->row_weight;
     x.n_tiles = (int)moii_ceil_div(p->n, (int64_t)t->bn * t->cluster);
     if (p->grouping == PRODUCT_DEPTH) x.depth_block = (int)moi_format_block(&s->a);
     x.band = (int)moii_max(1, 2048 / bm);
     x.vectors = moii_aligned(r->d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
-    if (x.vectors && !p->out_f32 && t->split == 1 && t->bn % 64 == 0) {
+    if (x.vectors && !p->out_f32 && !p->scatter_rows && t->split == 1 && t->bn % 64 == 0) {
         int64_t extent[3] = { p->n, p->grouping == PRODUCT_MASKED ? p->groups * r->m : r->m, p->grouping == PRODUCT_DEPTH ? p->groups : 1 };
         MOII_TRY(make_map(plan, where, "d", &x.d_map, &plain_bf16, r->d, extent, x.ldd, 64, 16));
         x.d_boxes = 1;

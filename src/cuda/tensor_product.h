@@ -20,6 +20,8 @@ typedef struct moii_tensor_product {
     int sm_limit;                   /* as the description has it */
     bool overlap;
     int64_t gather_rows;            /* PRODUCT_ROWS: > 0: A has so many at most, and a list names those of the product */
+    int64_t scatter_rows;           /* PRODUCT_ROWS: > 0: D has so many at most, and a list names where those of the product go */
+    bool weighted;                  /* PRODUCT_ROWS */
 } moii_tensor_product;
 
 /* One call's operands. */
@@ -30,6 +32,9 @@ typedef struct moii_tensor_run {
     const int64_t *offsets;         /* PRODUCT_MASKED: counts */
     const int32_t *rows_of_a;       /* gathered */
     int64_t a_rows;                 /* of A, gathered; else 0 */
+    const int32_t *rows_of_d;       /* scattered, with d_rows */
+    int64_t d_rows;
+    const float *row_weight;        /* weighted */
 } moii_tensor_run;
 
 /* What a plan keeps.  Copies of operands, where it needs any, lie in the workspace. */

@@ -18,8 +18,8 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : p->scaling == SCALING_SQUARE ? 4 : 0;
     int scales = 4 * (a_scales + b_scales), out = p->out_f32 || t->split > 1 ? 0 : bm * ((t->bn + 63) / 64 * 128);
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
-    int gather = p->gather_rows ? bm * 4 : 0;
-    return gather + 128 * t->wgs * t->turns + join + t->stages * ((bm + t->bn) * PRODUCT_STEP_BYTES + scales + 16) + out;
+    int gather = p->gather_rows ? bm * 4 : 0, places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
+    return gather + places + 128 * t->wgs * t->turns + join + t->stages * ((bm + t->bn) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
 /* ---- the estimate ---- */

@@ -26,7 +26,7 @@ static moi_status begin(const moi_plan *plan, const moi_combine_args *args, moi_
     const moi_permute_desc *d = &plan->desc.permute;
     MOII_REQUIRE(a->tokens >= 0 && a->tokens <= d->max_tokens, MOI_ERR_SHAPE, "combine run: tokens must be 0..%lld, got %lld",
                  (long long)d->max_tokens, (long long)a->tokens);
-    MOII_TRY(moii_operand_check("combine run: row_of", &words, a->row_of, NULL, 0, a->tokens, d->top_k));
+    if (a->row_of) MOII_TRY(moii_operand_check("combine run: row_of", &words, a->row_of, NULL, 0, a->tokens, d->top_k));
     if (a->weights) MOII_TRY(moii_operand_check("combine run: weights", &words, a->weights, NULL, 0, a->tokens, d->top_k));
     return MOI_OK;
 }

@@ -24,6 +24,9 @@ static moi_status take_desc(const moi_ctx *ctx, const moi_ggemm_desc *desc, moi_
     MOII_REQUIRE(d->expected_rows >= 0, MOI_ERR_SHAPE, "ggemm plan: expected_rows must be >= 0, got %lld", (long long)d->expected_rows);
     MOII_REQUIRE(d->gather_rows >= 0 && (d->gather_rows == 0 || d->grouping == MOI_GROUP_M), MOI_ERR_ARG,
                  "ggemm plan: gather_rows must be >= 0, and 0 unless grouping is GROUP_M, got %lld", (long long)d->gather_rows);
+    MOII_REQUIRE(d->scatter_rows >= 0 && (d->scatter_rows == 0 || d->grouping == MOI_GROUP_M), MOI_ERR_ARG,
+                 "ggemm plan: scatter_rows must be >= 0, and 0 unless grouping is GROUP_M, got %lld", (long long)d->scatter_rows);
+    MOII_REQUIRE(!d->weighted || d->grouping == MOI_GROUP_M, MOI_ERR_ARG, "ggemm plan: weighted must be false unless grouping is GROUP_M");
     return MOI_OK;
 }
 
@@ -86,13 +89,32 @@ static moi_status check_gather(const moi_plan *plan, const moi_ggemm_args *a)
     return MOI_OK;
 }
 
+static moi_status check_scatter(const moi_plan *plan, const moi_ggemm_args *a)
+{
+    const moi_ggemm_desc *d = &plan->desc.ggemm;
+    MOII_REQUIRE(d->weighted ? a->row_weight || a->rows == 0 : !a->row_weight, MOI_ERR_ARG, "ggemm run: row_weight %s NULL for a plan %s weights",
+                 d->weighted ? "is" : "must be", d->weighted ? "with" : "without");
+    MOII_REQUIRE(d->scatter_rows || (!a->rows_of_d && !a->d_rows), MOI_ERR_ARG,
+                 "ggemm run: rows_of_d and d_rows must be NULL and 0 for a plan without scatter_rows, got %p and %lld", (const void *)a->rows_of_d,
+                 (long long)a->d_rows);
+    if (!d->scatter_rows) return MOI_OK;
+    MOII_REQUIRE(a->d_rows >= 0 && a->d_rows <= d->scatter_rows, MOI_ERR_SHAPE, "ggemm run: d_rows must be 0..%lld, got %lld", (long long)d->scatter_rows,
+                 (long long)a->d_rows);
+    MOII_REQUIRE(a->rows == 0 || a->rows_of_d, MOI_ERR_ARG, "ggemm run: rows_of_d is NULL");
+    if (plan->ctx->backend->id != MOI_BACKEND_CPU) return MOI_OK;
+    for (int64_t r = 0; r < a->offsets[d->groups]; r++)
+        MOII_REQUIRE(a->rows_of_d[r] >= -1 && a->rows_of_d[r] < a->d_rows, MOI_ERR_ARG, "ggemm run: rows_of_d must be -1..%lld, got %d at %lld",
+                     (long long)a->d_rows - 1, (int)a->rows_of_d[r], (long long)r);
+    return MOI_OK;
+}
+
 static moi_status check_operands(const moi_ggemm_desc *d, const moi_ggemm_args *a)
 {
     moi_format plain = moii_plain_format(d->out);
     if (d->grouping != MOI_GROUP_K) {
         MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, d->gather_rows ? a->a_rows : a->rows, d->k));
         MOII_TRY(moii_product_operand("ggemm run: b", &d->b, d->b_order, &a->b, d->n, d->k));
-        return moii_operand_check("ggemm run: d", &plain, a->d, NULL, a->ldd, a->rows, d->n);
+        return moii_operand_check("ggemm run: d", &plain, a->d, NULL, a->ldd, d->scatter_rows ? a->d_rows : a->rows, d->n);
     }
     int64_t a_depth = a->rows ? moi_ragged_cols(&d->a, a->rows, d->groups) : 0, b_depth = a->rows ? moi_ragged_cols(&d->b, a->rows, d->groups) : 0;
     MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, d->m, a_depth));
@@ -113,6 +135,8 @@ moi_status moi_ggemm_run(const moi_plan *plan, const moi_ggemm_args *args, void 
                  masked ? "GROUP_MASKED, which has counts" : "GROUP_M and GROUP_K, which have offsets");
     MOII_TRY(masked ? check_counts(plan, &a) : check_offsets(plan, &a));
     MOII_TRY(check_gather(plan, &a));
+    MOII_TRY(check_scatter(plan, &a));
+    if (d->scatter_rows && a.d_rows == 0) return MOI_OK;
     if (d->groups == 0 || d->n == 0 || (ragged_rows ? a.rows : d->m) == 0) return MOI_OK;
     MOII_TRY(check_operands(d, &a));
     if (d->accumulate && (ragged_rows ? d->k : a.rows) == 0) return MOI_OK;

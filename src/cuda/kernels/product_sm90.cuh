@@ -10,6 +10,7 @@
  *             TURNS   teams of WGS warpgroups that take the stages of a tile in turn, and add up at its end
  *             STAGES  of the ring of tiles of A and B;  CLUSTER  blocks side by side along N that share a tile of A
  *             GATHER  1: rows of A are those that a list names (PRODUCT_ROWS, no CLUSTER, no SPLIT)
+ *             SCATTER, WEIGHTED  1: rows of D are those that a list names, rows of the product are multiplied (PRODUCT_ROWS)
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
@@ -29,6 +30,13 @@
 #ifndef GATHER
 #define GATHER 0
 #endif
+#ifndef SCATTER
+#define SCATTER 0
+#endif
+#ifndef WEIGHTED
+#define WEIGHTED 0
+#endif
+#define PLACED (SCATTER || WEIGHTED)
 #define BITS16 (ELEM_A == PRODUCT_BF16)
 #define BM (64 * WGS * WAVES)
 #define STEP (BITS16 ? 64 : 128) /* values of the reduction in a stage */
@@ -91,7 +99,8 @@
 #define BARRIERS_AT (JOIN_AT + JOIN_BYTES)
 #define UNITS_AT (BARRIERS_AT + 16 * STAGES) /* what each multiplying warp works on */
 #define GATHER_AT (UNITS_AT + CONSUMERS) /* the tile's rows of A */
-#define PRODUCT_SHARED (GATHER_AT + (GATHER ? BM * 4 : 0))
+#define PLACES_AT (GATHER_AT + (GATHER ? BM * 4 : 0)) /* for each multiplying warp and wave: where its 16 rows go, their weights */
+#define PRODUCT_SHARED (PLACES_AT + (PLACED ? CONSUMERS * WAVES * 4 : 0))
 
 typedef struct ring { /* where a role stands in the stages */
     unsigned int stage, parity;
@@ -120,6 +129,7 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_gather.cuh"
 #include "product_load.cuh"
 #include "product_multiply.cuh"
+#include "product_place.cuh"
 #include "product_store.cuh"
 
 MOII_FN void open_barriers(const shared &s)
@@ -161,6 +171,7 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block)
     float sum[WAVES][BN / 2];
     for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
         keep_unit(s, u);
+        if (PLACED && team == 0) places_fetch(a, s, u, wg);
         multiply(a, s, u, &r, wg, team, sum);
         if (TURNS > 1) join_teams(s, team, sum);
 #if SPLIT > 1

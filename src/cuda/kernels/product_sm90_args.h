@@ -42,6 +42,9 @@ typedef struct product_args {
     long long a_pitch;
     const int *rows_of_a;
     int a_rows;
+    const int *rows_of_d;     /* SCATTER: where the product's rows go, of d_rows */
+    const float *row_weight;  /* WEIGHTED */
+    int d_rows;
     void *d;
     long long ldd;
     int groups;

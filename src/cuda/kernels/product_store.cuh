@@ -54,13 +54,14 @@ MOII_FN void store_one(const product_args &a, long long at, float v)
 }
 
 /* 16 rows of a warp, straight from its registers: `first` of the tile's columns are in sum[0]. */
-MOII_FN void store_values(const product_args &a, const unit &u, int row, int lane, int first, int count, const float *sum)
+MOII_FN void store_values(const product_args &a, const shared &s, const unit &u, int row, int lane, int first, int count, const float *sum)
 {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int r = row + lane / 4 + 8 * h;
-        if (r >= u.rows) continue;
-        const long long line = (long long)(u.d_row + r) * a.ldd;
+        const int to = place_of(a, s, u, r);
+        if (to < 0) continue;
+        const long long line = (long long)to * a.ldd;
 #pragma unroll
         for (int j = 0; j < count; j++) {
             const int col = u.col + first + j * 8 + lane % 4 * 2;
@@ -89,11 +90,12 @@ MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, 
 {
     const int q = lane / 8, piece = lane % 8;
     if (piece * 8 >= BN - col || u.col + col + piece * 8 >= a.n) return;
-    unsigned short *d = (unsigned short *)a.d + (long long)(u.d_row + row + q) * a.ldd + u.col + col + piece * 8;
+    unsigned short *d = (unsigned short *)a.d + u.col + col + piece * 8;
 #pragma unroll
-    for (int i = 0; i < 4; i++) /* lines q, q + 4, ...: their swizzles are q and q + 4 */
-        if (row + q + i * 4 < u.rows)
-            *(uint4 *)(d + i * 4 * a.ldd) = *(const uint4 *)(s.p + at + (q + i * 4) * 128 + (piece ^ (q + i % 2 * 4)) * 16);
+    for (int i = 0; i < 4; i++) { /* lines q, q + 4, ...: their swizzles are q and q + 4 */
+        const int to = place_of(a, s, u, row + q + i * 4);
+        if (to >= 0) *(uint4 *)(d + to * a.ldd) = *(const uint4 *)(s.p + at + (q + i * 4) * 128 + (piece ^ (q + i % 2 * 4)) * 16);
+    }
 }
 
 /* BF16 by way of shared memory that only this warp uses: boxes of 16 rows of 64 columns, copied in the background. */
@@ -119,7 +121,7 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
 #pragma unroll
     for (int w = 0; w < WAVES; w++) {
         const int row = (wg * WAVES + w) * 64 + warp * 16;
-        const bool boxes = a.d_boxes && BN % 64 == 0 && (clipped || row + 16 <= u.rows);
+        const bool boxes = a.d_boxes && !SCATTER && BN % 64 == 0 && (clipped || row + 16 <= u.rows);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             const unsigned int at = mine + (w * CHUNKS + c) * 2048;
@@ -139,6 +141,12 @@ MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, i
 #pragma unroll
     for (int w = 0; w < WAVES; w++) apply_rows(a, u, (wg * WAVES + w) * 64 + warp * 16, lane, sum[w]);
 #endif
+#if PLACED
+    places_await();
+    if (WEIGHTED)
+#pragma unroll
+        for (int w = 0; w < WAVES; w++) apply_weights(s, w, lane, sum[w]);
+#endif
 #if !OUT_F32
     if (a.d_boxes || (a.vectors && a.n % 8 == 0)) {
         store_boxes(a, s, u, wg, lane, sum);
@@ -146,7 +154,7 @@ MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, i
     }
 #endif
 #pragma unroll
-    for (int w = 0; w < WAVES; w++) store_values(a, u, (wg * WAVES + w) * 64 + warp * 16, lane, 0, BN / 8, sum[w]);
+    for (int w = 0; w < WAVES; w++) store_values(a, s, u, (wg * WAVES + w) * 64 + warp * 16, lane, 0, BN / 8, sum[w]);
 }
 
 /* ---- one tile's reduction in SPLIT parts ---- */
@@ -178,7 +186,7 @@ MOII_FN void join_parts(const product_args &a, const shared &s, const unit &u, i
 #pragma unroll
         for (int i = 0; i < 4; i++)
             for (unsigned int b = 0; b < SPLIT; b++) v[i] += cluster_read(s.base + ((piece * 4 + i) * TEAM + t) * 4, b);
-        store_values(a, u, (wg * WAVES + piece / (BN / 8)) * 64 + warp * 16, lane, piece % (BN / 8) * 8, 1, v);
+        store_values(a, s, u, (wg * WAVES + piece / (BN / 8)) * 64 + warp * 16, lane, piece % (BN / 8) * 8, 1, v);
     }
     cluster_meet();
 }
