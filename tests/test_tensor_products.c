@@ -264,7 +264,8 @@ static double check(const job *j, uint64_t seed)
                 if (line < 0) continue;
                 double e = check_one(j, line, r, g, c, by_depth ? begin : 0, by_depth ? end : j->k);
                 if (!(e <= 1.0))
-                    fail_msg("seed %llu: %s grouping %d, %s x %s, scales %d, out %s%s, %lld x %lld x %lld, %lld groups%s%s%s: D[%lld][%lld] is %g of the bound off",
+                    fail_msg("seed %llu: %s grouping %d, %s x %s, scales %d, out %s%s, %lld x %lld x %lld, %lld groups%s%s%s: "
+                             "D[%lld][%lld] is %g of the bound off",
                              (unsigned long long)seed, moi_plan_row(j->plan), j->grouping, moi_dtype_name(j->a.format.elem),
                              moi_dtype_name(j->b.format.elem), (int)j->mx, moi_dtype_name(j->out), j->accumulate ? " +=" : "", (long long)j->m,
                              (long long)j->n, (long long)j->k, (long long)j->groups, j->a_rows ? ", gathered" : "", j->d_rows ? ", scattered" : "",
