@@ -182,7 +182,8 @@ static void open_plan(job *j, moi_ctx *ctx)
         moi_ggemm_desc d = { .size = sizeof d, .row = row_of(j), .grouping = (moi_grouping)j->grouping, .a = j->a.format, .b = j->b.format,
                              .a_order = j->a.order, .b_order = j->b.order, .out = j->out, .accumulate = j->accumulate, .groups = j->groups,
                              .max_rows = j->rows, .m = j->grouping == MOI_GROUP_K ? j->m : 0, .n = j->n, .k = j->grouping == MOI_GROUP_K ? 0 : j->k,
-                             .expected_rows = j->expected, .sm_limit = j->sm_limit, .overlap = j->overlap, .gather_rows = j->a_rows, .scatter_rows = j->d_rows, .weighted = j->weight != NULL };
+                             .expected_rows = j->expected, .sm_limit = j->sm_limit, .overlap = j->overlap, .gather_rows = j->a_rows,
+                             .scatter_rows = j->d_rows, .weighted = j->weight != NULL };
         moit_ok(moi_ggemm_plan_create(&j->plan, ctx, &d));
         to.user = j->plan;
         moit_ok(moi_ggemm_explain(ctx, &d, &to));
@@ -241,7 +242,8 @@ static double check_one(const job *j, int64_t line, int64_t row, int64_t group, 
     if (isnan(sum)) return isnan(got) ? 0.0 : HUGE_VAL;
     if (isinf(sum)) return isnan(got) || isinf(got) ? 0.0 : HUGE_VAL;
     double larger = fabs(sum) > fabs((double)got) ? sum : got;
-    double bound = fabs(weight) * tensor_error(j, a, b, from, to) + (double)((to - from) / 32 + (j->weight ? 10 : 8)) * 0x1p-23 * magnitude + moit_half_unit(j->out, larger) + 0x1p-120;
+    double roundings = (double)((to - from) / 32 + (j->weight ? 10 : 8));
+    double bound = fabs(weight) * tensor_error(j, a, b, from, to) + roundings * 0x1p-23 * magnitude + moit_half_unit(j->out, larger) + 0x1p-120;
     return fabs((double)got - sum) / bound;
 }
 

@@ -11,7 +11,8 @@ static moii_tensor_product product_of(const moi_ggemm_desc *d)
                            .b_turned = d->b_order == MOI_MN_MAJOR, .accumulate = d->accumulate, .mx = d->mx, .groups = d->groups,
                            .m = rows ? d->max_rows : d->m, .n = d->n, .k = rows ? d->k : d->max_rows,
                            .expected = d->expected_rows, .sm_limit = d->sm_limit, .overlap = d->overlap,
-                           .gather_rows = d->gather_rows, .scatter_rows = d->scatter_rows, .weighted = d->weighted };
+                           .gather_rows = d->gather_rows,
+                           .scatter_rows = d->scatter_rows, .weighted = d->weighted };
 }
 
 /* rows of all of 8 groups, or of each for GROUP_MASKED */
@@ -65,7 +66,8 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const moi_ggemm_args *in = args;
     bool rows = d->grouping != MOI_GROUP_K;
     moii_tensor_run r = { .a = &in->a, .b = &in->b, .d = in->d, .ldd = in->ldd, .m = rows ? in->rows : d->m, .k = rows ? d->k : in->rows,
-                           .offsets = d->grouping == MOI_GROUP_MASKED ? in->counts : in->offsets, .rows_of_a = in->rows_of_a, .a_rows = in->a_rows, .rows_of_d = in->rows_of_d, .d_rows = in->d_rows,
+                           .offsets = d->grouping == MOI_GROUP_MASKED ? in->counts : in->offsets,
+                           .rows_of_a = in->rows_of_a, .a_rows = in->a_rows, .rows_of_d = in->rows_of_d, .d_rows = in->d_rows,
                            .row_weight = in->row_weight };
     return moii_tensor_launch(plan, "ggemm run", &r, workspace, stream);
 }

@@ -48,7 +48,8 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     *why = "operands must be BF16, or both E4M3 or E5M2 of one recipe";
     if (!plain && !(eight_bits(p->a) && eight_bits(p->b) && p->a->recipe == p->b->recipe)) return false;
     *why = "sizes must be below 2^31";
-    if (most_lines(p) > INT32_MAX || p->scatter_rows > INT32_MAX || p->m > INT32_MAX || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || p->groups > INT32_MAX) return false;
+    if (most_lines(p) > INT32_MAX || p->scatter_rows > INT32_MAX) return false;
+    if ( p->m > INT32_MAX || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || p->groups > INT32_MAX) return false;
     if (stored_depth(p, p->a, p->k) > INT32_MAX - 512) return false;
     if (p->grouping != PRODUCT_ROWS && moii_mul(p->groups, p->m) > INT32_MAX) return false;
     int64_t tiles = moii_mul(moii_ceil_div(p->m, 64) + 1, moii_ceil_div(p->n, 16) * p->groups), scales = most_scales(p);
