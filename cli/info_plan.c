@@ -11,11 +11,12 @@
 typedef struct options {
     const char *op, *group, *a, *b, *layout, *out, *mx, *arch, *row;
     bool accumulate, overlap;
+    const char *swiglu;
     int64_t m, n, k, groups, rows, expected, gather, scatter, sms, sm_limit;
 } options;
 
 #define FORMATS "f32|bf16|mxfp8|mxe5m2|mxfp6|mxe3m2|mxfp4|mxint8|blk128|blk128w"
-enum { TABLE = 21 };
+enum { TABLE = 22 };
 
 static int parse(options *o, int argc, char **argv)
 {
@@ -30,6 +31,7 @@ static int parse(options *o, int argc, char **argv)
         { "expected", ARG_INT, &o->expected, "N", "ggemm: rows that all groups mostly have, 0: all", .min = 0, .max = 1e15 },
         { "gather", ARG_INT, &o->gather, "N", "ggemm: an index list names its rows of the N that A has; 0: none", .min = 0, .max = 1e15 },
         { "scatter", ARG_INT, &o->scatter, "N", "ggemm: a list names where its rows go, of the N that D has; 0: none", .min = 0, .max = 1e15 },
+        { "swiglu", ARG_CHOICE, &o->swiglu, FORMATS, "ggemm: B is gate and up, and this the format of what SwiGLU makes of the product", .required = false },
         { "a", ARG_CHOICE, &o->a, FORMATS, "format of A", .required = false },
         { "b", ARG_CHOICE, &o->b, FORMATS, "format of B; A's, but squares beside blk128, if not given", .required = false },
         { "layout", ARG_CHOICE, &o->layout, "row|tiled|col", "of the scales, but for squares", .required = false },
@@ -82,6 +84,7 @@ static moi_status explain(moi_ctx *ctx, const options *o)
     moi_ggemm_desc d = { .size = sizeof d, .row = o->row, .a = a, .b = b, .out = out, .accumulate = o->accumulate, .groups = o->groups,
                          .max_rows = o->rows, .n = o->n, .mx = mx, .expected_rows = o->expected, .sm_limit = (int32_t)o->sm_limit, .overlap = o->overlap,
                          .gather_rows = o->gather, .scatter_rows = o->scatter };
+    if (o->swiglu) d.swiglu = true, d.rowwise = format_of(o, o->swiglu);
     d.grouping = !strcmp(o->group, "k") ? MOI_GROUP_K : !strcmp(o->group, "masked") ? MOI_GROUP_MASKED : MOI_GROUP_M;
     if (d.grouping == MOI_GROUP_K) {
         d.m = o->m;

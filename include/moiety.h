@@ -236,6 +236,8 @@ typedef struct moi_ggemm_desc {
     int64_t gather_rows; /* > 0, GROUP_M: A has up to so many rows, and args.rows_of_a names the one that each row of the product takes */
     int64_t scatter_rows; /* > 0, GROUP_M: D has up to so many rows, and args.rows_of_d names the one that each row of the product goes to */
     bool weighted;       /* GROUP_M: args.row_weight multiplies the rows of the product */
+    bool swiglu;         /* GROUP_M: the product is gate and up, n = 2 f columns; what moi_swiglu_run makes of it is wanted, not itself */
+    moi_format rowwise;  /* of that, if swiglu: as moi_swiglu_desc's, in vectors */
 } moi_ggemm_desc;
 #define MOI_GGEMM_DESC_INIT { .size = sizeof(moi_ggemm_desc), .out = MOI_F32 }
 
@@ -252,6 +254,7 @@ typedef struct moi_ggemm_args {
     const int32_t *rows_of_d; /* scatter_rows > 0: device, rows numbers, each 0..d_rows - 1 and none twice, or -1: to nowhere; else NULL */
     int64_t d_rows;         /* of D, <= scatter_rows; else 0 */
     const float *row_weight; /* weighted: device, rows numbers; else NULL */
+    moi_result rowwise;     /* swiglu: [rows, n / 2]; d is NULL then */
 } moi_ggemm_args;
 
 /* Computes  GROUP_M  D[r][j] (+)= sum_l A[r][l] B_g[j][l]  for offsets[g] <= r < offsets[g+1]; later rows are untouched.
@@ -259,7 +262,9 @@ typedef struct moi_ggemm_args {
  *           (or leaves D_g).
  *           GROUP_M with gather_rows: A[rows_of_a[r]] for A[r]; with scatter_rows: D[rows_of_d[r]] for D[r], and other rows of D are
  *           untouched; weighted: row_weight[r] times the sum, in FP32, before it is rounded or added to D.  What the three lists hold
- *           behind the last offset is not looked at.  Rows that go to t * top_k + s are what moi_combine sums without row_of and weights.
+ *           behind the last offset is not looked at.  swiglu: args.rowwise is moi_swiglu_run's of D, which nobody sees, from and by way of
+ *           desc.out; what it holds for rows behind the last offset is not specified.
+ *           Scattered rows that go to t * top_k + s are what moi_combine sums without row_of and weights.
  *           GROUP_MASKED  D_g[r][j] (+)= sum_l A_g[r][l] B_g[j][l]  for r < counts[g]; later rows are untouched, and whatever A
  *           holds there reaches nothing.
  * Shapes    GROUP_M  A [rows, k], B [groups, n, k] with each expert's scales in one run of moi_scale_bytes(b, n, k, 0),
@@ -270,13 +275,15 @@ typedef struct moi_ggemm_args {
  *           moi_quantize_run leaves them.
  *           gather_rows  A [a_rows, k], with scales for a_rows.   scatter_rows  D [d_rows, n].
  *           MN-major plain operands: A [rows, m] and B [rows, n] for GROUP_K; else B [groups, k, n].
- * Requires  no padding and no alignment of group sizes; empty groups are legal.  GROUP_K: vector blocks only, and codes
+ * Requires  swiglu: n even, neither accumulate nor scatter_rows nor weighted.
+ *           no padding and no alignment of group sizes; empty groups are legal.  GROUP_K: vector blocks only, and codes
  *           that no group owns are 0.
  *           cuda back end: a count below 0 or above rows is taken for the nearest of both; so is a number of rows_of_a; one of
  *           rows_of_d that is not there is taken for -1, and where one is there twice
  *           that row of D is not specified.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.   Promise  P:ggemm.bound and P:ggemm.nan as gemm; with
- *           weights the bound is |row_weight| times as large, and 2^-23 of the weighted sum more. */
+ *           weights the bound is |row_weight| times as large, and 2^-23 of the weighted sum more.
+ *           P:ggemm.swiglu  with swiglu, the bits of moi_swiglu_run on a D within that bound. */
 MOI_API moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_desc *desc);
 MOI_API moi_status moi_ggemm_run(const moi_plan *plan, const moi_ggemm_args *args, void *workspace,
                                  int64_t workspace_bytes, moi_stream stream);

@@ -337,20 +337,11 @@ static int sweep_length(void) /* compute-sanitizer is slow: MOIT_GUARDS=0 goes w
     return text && !strcmp(text, "0") ? 12 : 700;
 }
 
-/* MOIT_PART=i/n: every n-th from the i-th on, so that several processes compile kernels at once. */
-static int part_of(int *parts)
-{
-    int part = 0;
-    *parts = 1;
-    if (getenv("MOIT_PART")) assert_int_equal(sscanf(getenv("MOIT_PART"), "%d/%d", &part, parts), 2);
-    return part;
-}
-
 static void sweep(bool gpu, int grouping, bool poison, int count)
 {
     if (gpu && !moit_gpu()) skip();
     double worst = 0.0;
-    int parts, part = part_of(&parts);
+    int parts, part = moit_part(&parts);
     for (int i = part; i < count; i += parts) {
         uint64_t seed = (uint64_t)(i * 4 + (grouping == MOI_GROUP_MASKED ? 3 : grouping + 1) + (poison ? 1 << 20 : 0));
         worst = fmax(worst, one(gpu, grouping, seed, poison));
@@ -375,7 +366,7 @@ static void test_limit(void **state)
 {
     (void)state;
     if (!moit_gpu()) skip();
-    int parts, part = part_of(&parts);
+    int parts, part = moit_part(&parts);
     for (int i = part; i < 12; i += parts) {
         moit_rng rng = moit_seed("tensor limit", (uint64_t)i);
         int grouping = i % 4 - 1;

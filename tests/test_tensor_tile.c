@@ -72,6 +72,7 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     assert_in_range(t->bn, 16, 256);
     assert_int_equal(t->bn % 16, 0);
     assert_true(t->stages >= 2 && threads <= 512 && blocks <= 8 && (t->cluster == 1 || t->split == 1));
+    if (p->swiglu) assert_true(t->wgs == 2 && t->bn == 128 && blocks == 1 && t->turns == 1);
     assert_true(64 * t->wgs * t->waves / t->cluster <= 256);                /* rows of a box */
     assert_true(p->grouping == PRODUCT_DENSE || t->split == 1);             /* a cluster with a split has one unit */
     if (t->split > 1) /* its sums take the place of the stages */
@@ -79,8 +80,8 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     if (p->a_turned || p->b_turned) assert_true(t->bn % 64 == 0 && t->cluster == 1);
     if (p->gather_rows) assert_int_equal(t->cluster, 1);
     moii_tensor_defines(p, t, defines);
-    snprintf(whole, sizeof whole, " TURNS=%d%s%s%s", t->turns, p->gather_rows ? " GATHER=1" : "", p->scatter_rows ? " SCATTER=1" : "",
-             p->weighted ? " WEIGHTED=1" : "");
+    snprintf(whole, sizeof whole, " TURNS=%d%s%s%s%s", t->turns, p->gather_rows ? " GATHER=1" : "", p->scatter_rows ? " SCATTER=1" : "",
+             p->weighted ? " WEIGHTED=1" : "", p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
 }
 
@@ -108,12 +109,39 @@ static void test_choice(void **state)
         if (p.grouping == PRODUCT_ROWS && c % 3) p.scatter_rows = 300, p.weighted = c % 3 == 1;
         if (!moii_tensor_fits(&p, n % 2 ? MOI_F32 : MOI_BF16, &why)) fail_msg("case %d: %s", (int)c, why);
         if (p.widened) p.a = p.b = &plain, p.scaling = SCALING_NONE;
+        if (p.grouping == PRODUCT_ROWS && !p.scatter_rows && moii_tensor_activates(&p, &mxfp8)) p.swiglu = true, p.act = &mxfp8;
         moii_tensor_tile t = moii_tensor_choose(&p);
         check_tile(&p, &t);
         if (p.sm_limit) assert_int_equal(t.split, 1);
         count++;
     }
     assert_int_equal(count, 4840);
+}
+
+/* What of a product with SwiGLU its store can make. */
+static void test_activates(void **state)
+{
+    (void)state;
+    const char *why;
+    moi_format lenient = mxfp8, square = weight;
+    moii_tensor_product p = product(PRODUCT_ROWS, &act, &weight, 4096, 512, 7168);
+    lenient.flags = MOI_NONFINITE_LENIENT;
+    assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
+    assert_true(moii_tensor_activates(&p, &mxfp8) && moii_tensor_activates(&p, &act));
+    assert_false(moii_tensor_activates(&p, &lenient) || moii_tensor_activates(&p, &square) || moii_tensor_activates(&p, &plain));
+    p.n = 384;
+    assert_false(moii_tensor_activates(&p, &mxfp8));
+    p = product(PRODUCT_ROWS, &act, &act, 4096, 512, 7168);
+    assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
+    assert_false(moii_tensor_activates(&p, &mxfp8)); /* scales of columns */
+    p = product(PRODUCT_ROWS, &plain, &plain, 4096, 512, 7168);
+    assert_true(moii_tensor_fits(&p, MOI_F32, &why));
+    assert_false(moii_tensor_activates(&p, &mxfp8)); /* gate and up not rounded to BF16 */
+    for (int64_t m = 800; m <= 8000; m *= 10) { /* of few rows for an expert, scales are applied in the loop */
+        p = product(PRODUCT_ROWS, &mxfp8, &mxfp8, m, 512, 7168);
+        assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
+        assert_int_equal(moii_tensor_activates(&p, &mxfp8), m == 8000);
+    }
 }
 
 /* As measured: the best of 15 tiles for few rows (docs/notes/gemm-hopper.md). */
@@ -153,7 +181,8 @@ static void test_expected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice), cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice), cmocka_unit_test(test_activates),
+        cmocka_unit_test(test_measured),
         cmocka_unit_test(test_expected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@ Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16  
         zipf     the same with 8, 32, 128 groups of Zipf's sizes; DeepGEMM gets each group padded to 128 rows
         gather   as contig; rows_of_a names the rows, each token's in 8 groups       our product of rows copied before
         scatter  as contig; rows times weights, written where a list says           our plain product alone, and with torch's lines for the rest
+        swiglu   as contig, gate and up; SwiGLU of it in 8 bits                      our plain product and our SwiGLU, one after the other
         masked   few rows of 4096 that each group's matrix has (MOI_GROUP_MASKED); DeepGEMM too
         kgroup   D_g FP32 added to, reduction cut into equal groups (1x128 both)  DeepGEMM, torch BF16
         mx       contig and zipf's shapes in MXFP8                               torch._grouped_mm BF16, DeepGEMM BF16
@@ -31,6 +32,7 @@ TABLES = {
     "zipf": ZIPF,
     "gather": [(g, 32768 // g, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))],
     "scatter": [(g, 32768 // g, 7168, 2048) for g in (8, 32, 128)],
+    "swiglu": [(g, 32768 // g, 4096, 7168) for g in (8, 32)] + [(128, 256, 1536, 2048)],
     "masked": [(g, r, n, k) for g, r in ((1, 1024), (2, 512), (4, 256)) for n, k in ((4096, 7168), (7168, 2048))],
     "kgroup": KGROUP + [(32, 4096, 7168, 4096), (32, 7168, 2048, 4096), (128, 4096, 1536, 1024), (128, 3072, 4096, 1024)],
     "mx": CONTIG + ZIPF,
@@ -80,7 +82,8 @@ class Grouped(protocols.Contest):
     def dense(self):
         """one product of the same size, our own"""
         b = p.quantized(self.ctx, self.y[0], self.b.fmt)
-        return m.Gemm(self.ctx, self.a, b, p.poison(self.d)), lambda: p.verify(self.d, self.a, b)
+        row = b"gemm_sm90" if "ggemm_sm90" in self.opt.rows else None
+        return m.Gemm(self.ctx, self.a, b, p.poison(self.d), row=row), lambda: p.verify(self.d, self.a, b)
 
     def padded(self):
         """for each row of the padded matrix its row here (or -1) and its group (or -1); where each group begins"""
@@ -203,6 +206,43 @@ class Scattered(Grouped):
         return [("in-order", lambda: self.in_order(row)), ("then-torch", lambda: self.then_torch(row))]
 
 
+class Activated(Grouped):
+    """the first product of a layer: what leaves it is the second one's operand"""
+
+    def __init__(self, ctx, opt, dg, table, size):
+        super().__init__(ctx, opt, dg, table, size)
+        self.fmt = p.act(protocols.LAYOUT[opt.layout])
+        self.bytes = self.a.bytes + self.b.bytes + self.d.numel() // 2
+        self.apart = None
+
+    def one_by_one(self, row):
+        product = m.Ggemm(self.ctx, m.GROUP_M, self.a, self.b, self.d, self.offsets, row=row)
+        swiglu = m.Swiglu(self.ctx, self.d, self.fmt, m.ROWWISE)
+
+        def run():
+            product()
+            swiglu()
+        self.apart = swiglu
+        return run, None
+
+    def ours(self, row):
+        plan = m.Activated(self.ctx, self.a, self.b, self.rows, self.offsets, self.fmt, row=row)
+
+        def same():
+            """bit for bit, as sums are made in one order"""
+            self.one_by_one(row)[0]()
+            torch.cuda.synchronize()
+            bad = int((plan.data != self.apart.data[0]).sum()) + int((plan.scale != self.apart.scale[0]).sum())
+            if bad:
+                raise p.Wrong(f"{bad} codes and scales are not those of the product and SwiGLU apart")
+            return 0.0
+        return plan, same
+
+    def peers(self):
+        row = self.opt.rows.split(",")[0].encode() or None
+        return [("apart", lambda: self.one_by_one(row))]
+
+
 class Masked(protocols.Contest):
     """a matrix for each group, of whose rows few are there"""
 
@@ -304,5 +344,5 @@ def name_of(size):
 
 
 if __name__ == "__main__":
-    kinds = {"masked": Masked, "gather": Gathered, "scatter": Scattered, "kgroup": Reduced, "bf16k": Reduced}
+    kinds = {"masked": Masked, "gather": Gathered, "scatter": Scattered, "swiglu": Activated, "kgroup": Reduced, "bf16k": Reduced}
     protocols.main(__doc__, TABLES, name_of, lambda table: kinds.get(table, Grouped))

@@ -66,7 +66,7 @@ class GgemmDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("grouping", c.c_int), ("a", Format), ("b", Format), ("a_order", c.c_int),
                 ("b_order", c.c_int), ("out", c.c_int), ("accumulate", c.c_bool), ("groups", c.c_int64), ("max_rows", c.c_int64), ("m", c.c_int64),
                 ("n", c.c_int64), ("k", c.c_int64), ("mx", c.c_int), ("expected_rows", c.c_int64), ("sm_limit", c.c_int32), ("overlap", c.c_bool),
-                ("gather_rows", c.c_int64), ("scatter_rows", c.c_int64), ("weighted", c.c_bool)]
+                ("gather_rows", c.c_int64), ("scatter_rows", c.c_int64), ("weighted", c.c_bool), ("swiglu", c.c_bool), ("rowwise", Format)]
 
 
 class RebaseDesc(c.Structure):
@@ -80,7 +80,7 @@ class RebaseArgs(c.Structure):
 class GgemmArgs(c.Structure):
     _fields_ = [("size", c.c_uint32), ("rows", c.c_int64), ("offsets", c.c_void_p), ("a", Operand), ("b", Operand), ("d", c.c_void_p),
                 ("ldd", c.c_int64), ("counts", c.c_void_p), ("rows_of_a", c.c_void_p), ("a_rows", c.c_int64),
-                ("rows_of_d", c.c_void_p), ("d_rows", c.c_int64), ("row_weight", c.c_void_p)]
+                ("rows_of_d", c.c_void_p), ("d_rows", c.c_int64), ("row_weight", c.c_void_p), ("rowwise", Operand)]
 
 
 class DecodeDesc(c.Structure):
@@ -246,6 +246,20 @@ def Ggemm(ctx, grouping, a, b, d, offsets, row=None, accumulate=False, a_order=K
                      rows_of_a=pointer(rows_of_a), a_rows=0 if rows_of_a is None else a.rows,
                      rows_of_d=pointer(rows_of_d), d_rows=0 if rows_of_d is None else d.shape[0], row_weight=pointer(row_weight))
     return Plan(lib.moi_ggemm_plan_create, lib.moi_ggemm_run, ctx, desc, args, (a, b, d, offsets, rows_of_a, rows_of_d, row_weight))
+
+
+class Activated(Plan):
+    """SwiGLU of d [rows, n] = A [rows, k] B_g [n, k]^T, row-wise in fmt, d seen by nobody; data and scale are its results."""
+
+    def __init__(self, ctx, a, b, rows, offsets, fmt, row=None, rows_of_a=None):
+        n, groups = b.rows, offsets.numel() - 1
+        self.data = torch.empty(rows, n // 2, dtype=torch.uint8, device="cuda")
+        self.scale = torch.empty(lib.moi_scale_bytes(c.byref(fmt), rows, n // 2, 0), dtype=torch.uint8, device="cuda")
+        desc = GgemmDesc(size=c.sizeof(GgemmDesc), row=row, grouping=GROUP_M, a=a.fmt, b=b.fmt, out=BF16, groups=groups, max_rows=rows, n=n, k=a.cols,
+                         gather_rows=0 if rows_of_a is None else a.rows, swiglu=True, rowwise=fmt)
+        args = GgemmArgs(size=c.sizeof(GgemmArgs), rows=rows, offsets=offsets.data_ptr(), a=a.operand(), b=b.operand(), rows_of_a=pointer(rows_of_a),
+                         a_rows=0 if rows_of_a is None else a.rows, rowwise=Operand(self.data.data_ptr(), self.scale.data_ptr(), 0))
+        super().__init__(lib.moi_ggemm_plan_create, lib.moi_ggemm_run, ctx, desc, args, (a, b, offsets, rows_of_a))
 
 
 def Masked(ctx, a, b, d, counts, expected=0, row=None):

@@ -193,6 +193,8 @@ class Report:
         torch.cuda.empty_cache()
 
     def close(self):
+        if self.count < 0:
+            print("no case has a name like", self.opt.cases)
         for (table, name, other, protocol), r in self.ratios.items():
             worst = min(r)
             print(f"{table:8} {name} against {other:18} {protocol:9} geometric mean {math.exp(sum(math.log(x) for x, _ in r) / len(r)):.3f} of "

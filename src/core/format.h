@@ -50,4 +50,9 @@ static inline int64_t moii_ragged_start(const moi_format *format, int64_t offset
 }
 bool moii_aligned(const void *p, int64_t to);
 
+static inline moi_format moii_plain_format(moi_dtype dtype)
+{
+    return (moi_format){ .recipe = dtype == MOI_F32 ? MOI_RECIPE_F32 : MOI_RECIPE_BF16, .elem = dtype };
+}
+
 #endif

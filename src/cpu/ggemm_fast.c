@@ -2,8 +2,10 @@
  * ggemm_fast.c: the tiles of all groups form one list that the threads share, so many small groups and few large ones
  * keep them equally busy. */
 #include <omp.h>
+#include <stdlib.h>
 
 #include "product_fast.h"
+#include "then_swiglu.h"
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
@@ -32,11 +34,22 @@ static moii_tiling tiling_of(const moi_ggemm_desc *d)
 /* The workspace begins with the number of tiles before each group. */
 static int64_t list_bytes(const moi_ggemm_desc *d) { return moii_round_up((d->groups + 1) * 8, MOII_WORKSPACE_ALIGN); }
 
+static void unplan(moi_plan *plan)
+{
+    moii_then_swiglu *then = plan->state;
+    moi_plan_free(then->plan);
+    free(then);
+}
+
 static moi_status plan_(moi_plan *plan)
 {
     const moi_ggemm_desc *d = &plan->desc.ggemm;
     plan->workspace_bytes = list_bytes(d) + tiling_of(d).scratch_bytes * plan->ctx->threads;
-    return MOI_OK;
+    if (!d->swiglu) return MOI_OK;
+    moii_then_swiglu *then = calloc(1, sizeof *then);
+    MOII_REQUIRE(then, MOI_ERR_NOMEM, "ggemm plan: no memory");
+    plan->state = then, plan->unplan = unplan;
+    return moii_then_swiglu_plan(then, plan);
 }
 
 typedef struct job {
@@ -114,12 +127,9 @@ static void do_tile(const job *j, int64_t tile, void *scratch)
     moii_product_tile(j->plan->ctx, &j->tiling, &a, &b, r, d->out, d->accumulate, at, ldd, scratch);
 }
 
-static moi_status run(const moi_plan *plan, const void *args_, void *workspace, moi_stream stream)
+static void multiply(const moi_plan *plan, const moi_ggemm_args *args, void *workspace)
 {
     const moi_ggemm_desc *d = &plan->desc.ggemm;
-    const moi_ggemm_args *args = args_;
-    (void)stream;
-    MOII_TRY(moii_product_fits("ggemm run", &args->a, &args->b, args->ldd));
     int64_t m = by_rows(d) ? args->rows : d->m, k = by_rows(d) ? d->k : args->rows, cuts = by_rows(d) ? 0 : d->groups, used = 0;
     job j = { .plan = plan, .desc = d, .args = args, .tiling = tiling_of(d), .before = workspace };
     j.a = moii_view_of(&d->a, d->a_order, &args->a, m, k, cuts);
@@ -140,7 +150,20 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < tiles; i++) do_tile(&j, i, scratch);
     }
-    return MOI_OK;
+}
+
+static moi_status run(const moi_plan *plan, const void *args_, void *workspace, moi_stream stream)
+{
+    const moi_ggemm_args *args = args_;
+    const moii_then_swiglu *then = plan->state;
+    MOII_TRY(moii_product_fits("ggemm run", &args->a, &args->b, args->ldd));
+    if (!then) {
+        multiply(plan, args, workspace);
+        return MOI_OK;
+    }
+    moi_ggemm_args product = moii_then_swiglu_product(then, plan, args, workspace);
+    multiply(plan, &product, workspace);
+    return moii_then_swiglu_run(then, args, workspace, stream);
 }
 
 const moii_impl moii_impl_ggemm_fast = {

@@ -1,12 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ggemm_ref.c: one strict product per group. */
-#include "product.h"
+#include <stdlib.h>
 
-static moi_status run(const moi_plan *plan, const void *args_, void *workspace, moi_stream stream)
+#include "product.h"
+#include "then_swiglu.h"
+
+static void unplan(moi_plan *plan)
+{
+    moii_then_swiglu *then = plan->state;
+    moi_plan_free(then->plan);
+    free(then);
+}
+
+static moi_status plan_(moi_plan *plan)
+{
+    if (!plan->desc.ggemm.swiglu) return MOI_OK;
+    moii_then_swiglu *then = calloc(1, sizeof *then);
+    MOII_REQUIRE(then, MOI_ERR_NOMEM, "ggemm plan: no memory");
+    plan->state = then, plan->unplan = unplan;
+    return moii_then_swiglu_plan(then, plan);
+}
+
+static void multiply(const moi_plan *plan, const moi_ggemm_args *args)
 {
     const moi_ggemm_desc *d = &plan->desc.ggemm;
-    const moi_ggemm_args *args = args_;
-    (void)workspace, (void)stream;
     bool masked = d->grouping == MOI_GROUP_MASKED, by_rows = d->grouping == MOI_GROUP_M || masked;
     int64_t m = by_rows ? args->rows : d->m, k = by_rows ? d->k : args->rows, cuts = by_rows ? 0 : d->groups;
     int64_t ldd = args->ldd ? args->ldd : d->n;
@@ -34,10 +51,21 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
             moii_product_strict(&ag, &bg, depth, d->out, d->accumulate, (char *)args->d + g * m * moi_row_bytes(d->out, ldd), ldd);
         }
     }
-    return MOI_OK;
+}
+
+static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
+{
+    const moii_then_swiglu *then = plan->state;
+    if (!then) {
+        multiply(plan, args);
+        return MOI_OK;
+    }
+    moi_ggemm_args product = moii_then_swiglu_product(then, plan, args, workspace);
+    multiply(plan, &product);
+    return moii_then_swiglu_run(then, args, workspace, stream);
 }
 
 const moii_impl moii_impl_ggemm_ref = {
     .name = "ggemm_ref", .op = MOII_OP_GGEMM, .backend = MOI_BACKEND_CPU, .recipes = MOII_ALL_RECIPES,
-    .is_reference = true, .run = run,
+    .is_reference = true, .plan = plan_, .run = run,
 };

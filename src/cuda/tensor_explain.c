@@ -5,25 +5,25 @@
 #include "format.h"
 #include "tensor_product.h"
 
-static void tell_tile(void *user, const moii_tensor_tile *t, double clocks)
+typedef struct best { const moi_explain_config *to; const moii_tensor_product *p; moii_tensor_tile tile; double clocks; } best;
+
+static void tell_tile(const best *b, const moii_tensor_tile *t, double clocks)
 {
-    const moi_explain_config *to = user;
     char text[256];
-    int n = snprintf(text, sizeof text, "%3d x %3d, %2d stages, %d x 128 threads", 64 * t->wgs * t->waves, t->bn, t->stages, t->wgs * t->turns);
+    int n = snprintf(text, sizeof text, "%3d x %3d, %2d stages, %d x 128 threads", moii_tile_rows(b->p, t), moii_tile_lines(b->p, t), t->stages,
+                     t->wgs * t->turns);
     if (t->turns > 1) n += snprintf(text + n, sizeof text - (size_t)n, " in %d teams", t->turns);
     if (t->cluster > 1) n += snprintf(text + n, sizeof text - (size_t)n, ", %d blocks share A", t->cluster);
     if (t->split > 1) n += snprintf(text + n, sizeof text - (size_t)n, ", reduction in %d parts", t->split);
     snprintf(text + n, sizeof text - (size_t)n, ": %.0f clocks", clocks);
-    to->each(to->user, "tile", text);
+    b->to->each(b->to->user, "tile", text);
 }
-
-typedef struct best { const moi_explain_config *to; moii_tensor_tile tile; double clocks; } best;
 
 static void keep_best(void *user, const moii_tensor_tile *t, double clocks)
 {
     best *b = user;
     if (b->clocks == 0.0 || clocks < b->clocks) b->tile = *t, b->clocks = clocks;
-    tell_tile((void *)(uintptr_t)b->to, t, clocks);
+    tell_tile(b, t, clocks);
 }
 
 /* P:gemm.bound, for this reduction; S stands for sum |A B|. */
@@ -45,14 +45,15 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
 {
     moii_tensor_product p = *product;
     char text[MOII_DEFINES + 32];
-    best b = { .to = to };
+    best b = { .to = to, .p = &p };
     moii_tensor_settle(&p, moii_gpu_of(ctx)->sms);
     if (p.widened) to->each(to->user, "copies", "both operands become BF16 first: a scale for every 32 products would cost more");
     snprintf(text, sizeof text, "%d of %d", p.sms, moii_gpu_of(ctx)->sms);
     to->each(to->user, "multiprocessors", text);
+    if (p.swiglu) to->each(to->user, "swiglu", "in the product's store: 128 columns of gate and 128 of up in a tile");
     moii_tensor_consider(&p, keep_best, &b);
     to->each(to->user, "tile", "of these the shortest:");
-    tell_tile((void *)(uintptr_t)to, &b.tile, b.clocks);
+    tell_tile(&b, &b.tile, b.clocks);
     moii_tensor_defines(&p, &b.tile, text);
     to->each(to->user, "kernel", text);
     tell_bound(&p, to);

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dtype.h"
 #include "format.h"
 #include "kernels/widen_sm90_args.h"
+#include "tile8.h"
 
 _Static_assert(PRODUCT_BF16 == MOI_BF16 && PRODUCT_E4M3 == MOI_E4M3 && PRODUCT_E5M2 == MOI_E5M2, "product_sm90_args.h and moiety.h number alike");
 
@@ -73,6 +75,13 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     return true;
 }
 
+bool moii_tensor_activates(const moii_tensor_product *p, const moi_format *act)
+{
+    int kind = moii_tile8_kind(act);
+    bool sums = p->scaling == SCALING_SQUARE || p->scaling == SCALING_NONE || p->widened, known = kind == TILE_MX32 || kind == TILE_BLK128;
+    return sums && known && !p->out_f32 && !p->b_turned && p->n % 256 == 0 && moi_scale_bytes(act, p->m, p->n / 2, 0) <= UINT32_MAX;
+}
+
 static void append(char defines[MOII_DEFINES], const char *more)
 {
     size_t n = strlen(defines);
@@ -89,6 +98,8 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     if (p->gather_rows) append(defines, " GATHER=1");
     if (p->scatter_rows) append(defines, " SCATTER=1");
     if (p->weighted) append(defines, " WEIGHTED=1");
+    if (p->swiglu) append(defines, p->act->recipe == MOI_RECIPE_MX32 ? " SWIGLU=1 ACT_MX=1" : " SWIGLU=1 ACT_MX=0");
+    if (p->swiglu) append(defines, p->act->elem == MOI_E4M3 ? " ACT_ELEM=4" : " ACT_ELEM=5");
 }
 
 void moii_tensor_settle(moii_tensor_product *p, int sms)
@@ -110,7 +121,12 @@ static void widen_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines,
 
 const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 2, .variant = widen_variant };
 
-static void unplan(moi_plan *plan) { free(plan->state); }
+static void unplan(moi_plan *plan)
+{
+    moii_tensor_plan *s = plan->state;
+    moi_plan_free(s->then.plan);
+    free(s);
+}
 
 /* Elements of the largest operand a (0) or b (1). */
 static int64_t elements(const moii_tensor_plan *s, int operand)
@@ -194,14 +210,14 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     const moii_tensor_tile *t = &s->tile;
-    int step = PRODUCT_STEP_BYTES / size_of(p->a), bm = 64 * t->wgs * t->waves;
+    int step = PRODUCT_STEP_BYTES / size_of(p->a), bm = moii_tile_rows(p, t);
     int64_t za = p->grouping == PRODUCT_MASKED ? p->groups : 1, zb = moii_tensor_experts(p) ? p->groups : 1;
     int64_t a_straight[3] = { k, lines_of(p, r), za }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
-    const void *nothing = r->d; /* an operand without elements needs no address */
+    const void *nothing = p->swiglu ? r->act.data : r->d; /* an operand without elements needs no address */
     MOII_TRY(make_map(plan, where, "a", out.a, p->a, r->a->data ? r->a->data : nothing, p->a_turned ? a_turned : a_straight, r->a->ld,
                       p->a_turned ? 64 : step, p->a_turned ? 64 : bm / t->cluster));
     return make_map(plan, where, "b", out.b, p->b, r->b->data ? r->b->data : nothing, p->b_turned ? b_turned : b_straight, r->b->ld,
-                    p->b_turned ? 64 : step, p->b_turned ? 64 : t->bn);
+                    p->b_turned ? 64 : step, p->b_turned || p->swiglu ? 64 : t->bn);
 }
 
 /* Units of work at most: a group may begin in the middle of what would be a tile. */
@@ -227,13 +243,25 @@ static moi_status widen(const moi_plan *plan, int i, const moi_operand *o, int64
     return moii_gpu_run(plan, &s->widen[i], &launch, &x, stream);
 }
 
+static moi_status set_act(const moi_plan *plan, const char *where, const moii_tensor_run *r, product_args *x)
+{
+    const moii_tensor_product *p = &((const moii_tensor_plan *)plan->state)->product;
+    x->act = (void *)(uintptr_t)r->act.data;
+    x->act_pitch = r->act.ld ? r->act.ld : p->n / 2;
+    x->act_scales = scales_of(p->act, &r->act, r->m, p->n / 2);
+    x->act_rule = moii_block_rule_of(p->act);
+    MOII_REQUIRE(x->act_pitch % 16 == 0, MOI_ERR_ALIGN, "%s: rows of rowwise must be a multiple of 16 bytes apart for %s, got %lld", where,
+                 plan->impl->name, x->act_pitch);
+    return MOI_OK;
+}
+
 /* r->k: of the reduction as it lies in the operands. */
 static moi_status launch_product(const moi_plan *plan, const char *where, const moii_tensor_run *r, moi_stream stream)
 {
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     const moii_tensor_tile *t = &s->tile;
-    int bm = 64 * t->wgs * t->waves;
+    int bm = moii_tile_rows(p, t);
     product_args x = { .offsets = (const long long *)(const void *)r->offsets, .d = r->d,
                        .ldd = r->ldd ? r->ldd : p->n, .groups = p->grouping == PRODUCT_DENSE ? 1 : (int)p->groups, .m = (int)r->m, .n = (int)p->n,
                        .k = (int)r->k };
@@ -247,11 +275,12 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
         x.a_pitch = (r->a->ld ? r->a->ld : r->k) * size_of(p->a);
     }
     x.rows_of_d = r->rows_of_d, x.d_rows = (int)r->d_rows, x.row_weight = r->row_weight;
-    x.n_tiles = (int)moii_ceil_div(p->n, (int64_t)t->bn * t->cluster);
+    if (p->swiglu) MOII_TRY(set_act(plan, where, r, &x));
+    x.n_tiles = (int)moii_ceil_div(p->n, (int64_t)moii_tile_lines(p, t) * t->cluster);
     if (p->grouping == PRODUCT_DEPTH) x.depth_block = (int)moi_format_block(&s->a);
     x.band = (int)moii_max(1, 2048 / bm);
     x.vectors = moii_aligned(r->d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
-    if (x.vectors && !p->out_f32 && !p->scatter_rows && t->split == 1 && t->bn % 64 == 0) {
+    if (x.vectors && !p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && t->bn % 64 == 0) {
         int64_t extent[3] = { p->n, p->grouping == PRODUCT_MASKED ? p->groups * r->m : r->m, p->grouping == PRODUCT_DEPTH ? p->groups : 1 };
         MOII_TRY(make_map(plan, where, "d", &x.d_map, &plain_bf16, r->d, extent, x.ldd, 64, 16));
         x.d_boxes = 1;

@@ -4,6 +4,7 @@
 #define MOII_TENSOR_PRODUCT_H
 
 #include "gpu.h"
+#include "then_swiglu.h"
 #include "kernels/product_sm90_args.h"
 
 /* How the work is cut; product_sm90.cuh says what each number is. */
@@ -22,7 +23,13 @@ typedef struct moii_tensor_product {
     int64_t gather_rows;            /* PRODUCT_ROWS: > 0: A has so many at most, and a list names those of the product */
     int64_t scatter_rows;           /* PRODUCT_ROWS: > 0: D has so many at most, and a list names where those of the product go */
     bool weighted;                  /* PRODUCT_ROWS */
+    bool swiglu;                    /* PRODUCT_ROWS: in the kernel; else, if it is wanted, behind it */
+    const moi_format *act;          /* of what SwiGLU gives */
 } moii_tensor_product;
+
+/* Of a tile: rows, and rows of B. */
+static inline int moii_tile_rows(const moii_tensor_product *p, const moii_tensor_tile *t) { return 64 * t->waves * (p->swiglu ? 1 : t->wgs); }
+static inline int moii_tile_lines(const moii_tensor_product *p, const moii_tensor_tile *t) { return t->bn * (p->swiglu ? t->wgs : 1); }
 
 /* One call's operands. */
 typedef struct moii_tensor_run {
@@ -35,6 +42,7 @@ typedef struct moii_tensor_run {
     const int32_t *rows_of_d;       /* scattered, with d_rows */
     int64_t d_rows;
     const float *row_weight;        /* weighted */
+    moi_operand act;                /* swiglu */
 } moii_tensor_run;
 
 /* What a plan keeps.  Copies of operands, where it needs any, lie in the workspace. */
@@ -45,6 +53,7 @@ typedef struct moii_tensor_plan {
     moi_format a, b;                /* the caller's */
     moii_gpu_kernel widen[2];
     int64_t widened_at[2];          /* mx32 as BF16: from where on, a and b */
+    moii_then_swiglu then;
 } moii_tensor_plan;
 
 extern const moii_kernel moii_widen_kernel;
@@ -53,6 +62,8 @@ extern const moii_kernel moii_widen_kernel;
 static inline bool moii_tensor_experts(const moii_tensor_product *p) { return p->grouping == PRODUCT_ROWS || p->grouping == PRODUCT_MASKED; }
 /* Whether the tensor cores can do it, and what SCALING it is. */
 bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why);
+/* Whether SwiGLU of p, which fits, can be made where it is stored. */
+bool moii_tensor_activates(const moii_tensor_product *p, const moi_format *act);
 moii_tensor_tile moii_tensor_choose(const moii_tensor_product *p);
 /* The same, and tells `told` of every candidate and its estimate in clocks. */
 typedef void (*moii_tensor_told)(void *user, const moii_tensor_tile *tile, double clocks);

@@ -12,14 +12,15 @@ enum { SHARED_MOST = 232448 };
 
 int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    int bm = 64 * t->wgs * t->waves, per_step = p->scaling == SCALING_MX ? 4 : 1;
+    int bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), per_step = p->scaling == SCALING_MX ? 4 : 1;
     bool staged = p->scaling >= SCALING_SQUARE && p->scaling <= SCALING_MX;
     int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;
     int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : p->scaling == SCALING_SQUARE ? 4 : 0;
-    int scales = 4 * (a_scales + b_scales), out = p->out_f32 || t->split > 1 ? 0 : bm * ((t->bn + 63) / 64 * 128);
+    int scales = 4 * (a_scales + b_scales), out = p->out_f32 || t->split > 1 || p->swiglu ? 0 : bm * ((t->bn + 63) / 64 * 128);
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
     int gather = p->gather_rows ? bm * 4 : 0, places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
-    return gather + places + 128 * t->wgs * t->turns + join + t->stages * ((bm + t->bn) * PRODUCT_STEP_BYTES + scales + 16) + out;
+    int tops = p->swiglu ? t->wgs * bm * 4 : 0;
+    return gather + places + tops + 128 * t->wgs * t->turns + join + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
 /* ---- the estimate ---- */
@@ -42,7 +43,7 @@ typedef struct shape { double m_tiles, n_tiles, steps; } shape; /* m_tiles: of a
 
 static shape shape_of(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    int64_t bm = 64 * t->wgs * t->waves, across = (int64_t)t->bn * t->cluster, groups = moii_max(p->groups, 1);
+    int64_t bm = moii_tile_rows(p, t), across = (int64_t)moii_tile_lines(p, t) * t->cluster, groups = moii_max(p->groups, 1);
     int64_t rows = group_rows(p), k = group_depth(p);
     int64_t step = p->scaling == SCALING_NONE ? 64 : 128, m_groups = p->grouping == PRODUCT_DENSE ? 1 : groups;
     return (shape){ (double)(moii_ceil_div(rows, bm) * m_groups), (double)(moii_ceil_div(p->n, across) * t->cluster),
@@ -55,9 +56,9 @@ static double longest(double a, double b) { return a > b ? a : b; }
 static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile *t, double busy)
 {
     static const double added[] = { [SCALING_NONE] = 0.0, [SCALING_SQUARE] = 0.6, [SCALING_VECTOR] = 1.4, [SCALING_MX] = 5.0, [SCALING_ROWS] = 0.5 };
-    double bm = 64.0 * t->wgs * t->waves, bn = t->bn, beside = t->wgs * 0.75 > 1.0 ? t->wgs * 0.75 : 1.0;
-    double tensor = bm * bn / 32.0 * (p->scaling == SCALING_NONE ? 1.1 : 1.2);
-    double copies = (bm / t->cluster + bn) * PRODUCT_STEP_BYTES / 60.0, memory = bn * PRODUCT_STEP_BYTES / 18.0 * busy;
+    double bm = moii_tile_rows(p, t), bn = t->bn, lines = moii_tile_lines(p, t), beside = t->wgs * 0.75 > 1.0 ? t->wgs * 0.75 : 1.0;
+    double tensor = bm * lines / 32.0 * (p->scaling == SCALING_NONE ? 1.1 : 1.2);
+    double copies = (bm / t->cluster + lines) * PRODUCT_STEP_BYTES / 60.0, memory = lines * PRODUCT_STEP_BYTES / 18.0 * busy;
     double chain = p->scaling == SCALING_NONE ? 0.0 : (t->waves * (2.0 * bn * beside + added[p->scaling] * bn + 250.0) - (t->waves - 1) * 150.0) / t->turns;
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
     return longest(longest(tensor, copies), longest(chain, memory));
@@ -76,10 +77,10 @@ static double bytes_once(const moii_tensor_product *p)
 static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     shape s = shape_of(p, t);
-    double bm = 64.0 * t->wgs * t->waves, blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
+    double bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
     if (t->split > 2) sms = (double)((p->sms / t->split - 1) * t->split); /* the chip's parts have odd multiprocessors left over */
     double rounds = (double)(int64_t)((blocks + sms - 1) / sms), busy = blocks < sms ? blocks / sms : 1.0;
-    double work = rounds * (s.steps * stage_clocks(p, t, busy) + 1200.0 + bm * t->bn * out_bytes(p) / 16.0) + (t->split > 1 ? 3000.0 : 0.0);
+    double work = rounds * (s.steps * stage_clocks(p, t, busy) + 1200.0 + bm * lines * out_bytes(p) / 16.0) + (t->split > 1 ? 3000.0 : 0.0);
     return longest(work, bytes_once(p) / 2700.0);
 }
 
@@ -126,6 +127,10 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
 {
     search s = { .p = p, .told = told, .user = user };
     int64_t rows = group_rows(p);
+    if (p->swiglu) {
+        for (int waves = 1; waves <= 2; waves++) consider(&s, (moii_tensor_tile){ 2, waves, 128, 8, 1, 1, 1 });
+        return s.best;
+    }
     if (p->scaling != SCALING_MX && rows > 64) {
         const moii_tensor_tile *list = p->scaling == SCALING_NONE ? large16 : p->scaling == SCALING_VECTOR ? large_vector : large;
         int count = p->scaling == SCALING_NONE ? 3 : p->scaling == SCALING_VECTOR ? 2 : 5;

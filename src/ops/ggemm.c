@@ -3,6 +3,19 @@
 #include "ctx.h"
 #include "products.h"
 
+static moi_status check_swiglu(const moi_ggemm_desc *d)
+{
+    MOII_REQUIRE(d->grouping == MOI_GROUP_M && !d->accumulate && !d->scatter_rows && !d->weighted, MOI_ERR_ARG,
+                 "ggemm plan: swiglu needs grouping GROUP_M, and neither accumulate nor scatter_rows nor weighted");
+    MOII_REQUIRE(d->n % 2 == 0, MOI_ERR_SHAPE, "ggemm plan: n must be even with swiglu, got %lld", (long long)d->n);
+    MOII_TRY(moii_format_check(&d->rowwise, "ggemm plan: rowwise"));
+    MOII_REQUIRE(moii_format_plain(&d->rowwise) || d->rowwise.block == MOI_BLOCK_VECTOR, MOI_ERR_ARG,
+                 "ggemm plan: rowwise.block must be VECTOR: squares do not end where groups do");
+    bool fits = moii_mul(moii_mul(d->max_rows, d->n), 8) >= 0 && moi_scale_bytes(&d->rowwise, d->max_rows, d->n, 0) >= 0;
+    MOII_REQUIRE(fits, MOI_ERR_SHAPE, "ggemm plan: %lld rows of %lld do not fit the address space", (long long)d->max_rows, (long long)d->n);
+    return MOI_OK;
+}
+
 /* Checks the description into *d. */
 static moi_status take_desc(const moi_ctx *ctx, const moi_ggemm_desc *desc, moi_ggemm_desc *d)
 {
@@ -27,7 +40,7 @@ static moi_status take_desc(const moi_ctx *ctx, const moi_ggemm_desc *desc, moi_
     MOII_REQUIRE(d->scatter_rows >= 0 && (d->scatter_rows == 0 || d->grouping == MOI_GROUP_M), MOI_ERR_ARG,
                  "ggemm plan: scatter_rows must be >= 0, and 0 unless grouping is GROUP_M, got %lld", (long long)d->scatter_rows);
     MOII_REQUIRE(!d->weighted || d->grouping == MOI_GROUP_M, MOI_ERR_ARG, "ggemm plan: weighted must be false unless grouping is GROUP_M");
-    return MOI_OK;
+    return d->swiglu ? check_swiglu(d) : MOI_OK;
 }
 
 moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_desc *desc)
@@ -108,13 +121,21 @@ static moi_status check_scatter(const moi_plan *plan, const moi_ggemm_args *a)
     return MOI_OK;
 }
 
+/* Where the result goes. */
+static moi_status check_result(const moi_ggemm_desc *d, const moi_ggemm_args *a)
+{
+    moi_format plain = moii_plain_format(d->out);
+    if (d->swiglu) return moii_operand_check("ggemm run: rowwise", &d->rowwise, a->rowwise.data, a->rowwise.scale, a->rowwise.ld, a->rows, d->n / 2);
+    return moii_operand_check("ggemm run: d", &plain, a->d, NULL, a->ldd, d->scatter_rows ? a->d_rows : a->rows, d->n);
+}
+
 static moi_status check_operands(const moi_ggemm_desc *d, const moi_ggemm_args *a)
 {
     moi_format plain = moii_plain_format(d->out);
     if (d->grouping != MOI_GROUP_K) {
         MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, d->gather_rows ? a->a_rows : a->rows, d->k));
         MOII_TRY(moii_product_operand("ggemm run: b", &d->b, d->b_order, &a->b, d->n, d->k));
-        return moii_operand_check("ggemm run: d", &plain, a->d, NULL, a->ldd, d->scatter_rows ? a->d_rows : a->rows, d->n);
+        return check_result(d, a);
     }
     int64_t a_depth = a->rows ? moi_ragged_cols(&d->a, a->rows, d->groups) : 0, b_depth = a->rows ? moi_ragged_cols(&d->b, a->rows, d->groups) : 0;
     MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, d->m, a_depth));
@@ -136,6 +157,8 @@ moi_status moi_ggemm_run(const moi_plan *plan, const moi_ggemm_args *args, void 
     MOII_TRY(masked ? check_counts(plan, &a) : check_offsets(plan, &a));
     MOII_TRY(check_gather(plan, &a));
     MOII_TRY(check_scatter(plan, &a));
+    MOII_REQUIRE(d->swiglu ? !a.d : !a.rowwise.data && !a.rowwise.scale, MOI_ERR_ARG, "ggemm run: %s must be NULL for a plan %s swiglu",
+                 d->swiglu ? "d" : "rowwise", d->swiglu ? "with" : "without");
     if (d->scatter_rows && a.d_rows == 0) return MOI_OK;
     if (d->groups == 0 || d->n == 0 || (ragged_rows ? a.rows : d->m) == 0) return MOI_OK;
     MOII_TRY(check_operands(d, &a));

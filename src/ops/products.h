@@ -25,11 +25,6 @@ static inline bool moii_product_mixed(const moi_format *a, const moi_format *b)
 
 moi_status moii_product_check(const char *where, const moii_product_desc *desc);
 
-static inline moi_format moii_plain_format(moi_dtype dtype)
-{
-    return (moi_format){ .recipe = dtype == MOI_F32 ? MOI_RECIPE_F32 : MOI_RECIPE_BF16, .elem = dtype };
-}
-
 /* A matrix of `rows` x `depth` (depth: along the reduction) in either order. */
 static inline moi_status moii_product_operand(const char *where, const moi_format *f, moi_order order, const moi_operand *o,
                                               int64_t rows, int64_t depth)

@@ -4,7 +4,7 @@
 #define MOII_PRODUCT_LOAD_CUH
 
 /* K-major: one box of rows of 128 bytes.  MN-major: runs of 64 values, 64 lines of the reduction each. */
-MOII_FN void load_stage(const product_map *ma, const product_map *mb, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block)
+MOII_FN void load_stage(const product_map *ma, const product_map *mb, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block, int half)
 {
     const int za = A_GROUPED ? u.group : 0, zb = B_GROUPED ? u.group : 0;
     const int share = BM / CLUSTER, from = CLUSTER > 1 ? (int)block * share : 0;
@@ -18,7 +18,11 @@ MOII_FN void load_stage(const product_map *ma, const product_map *mb, const unit
     if (CLUSTER > 1) box_load_to(tile + from * 128, ma, full, k, u.row + from, za, (1 << CLUSTER) - 1);
     else box_load(tile, ma, full, k, u.row, za);
 #endif
-#if B_TURNED
+#if SWIGLU /* each warpgroup's gate, then its up; half: rows of B before the first of up */
+#pragma unroll
+    for (int i = 0; i < 2 * WGS; i++)
+        box_load(tile + A_BYTES + i * BN / 2 * PRODUCT_STEP_BYTES, mb, full, k, u.col + i / 2 * (BN / 2) + i % 2 * half, zb);
+#elif B_TURNED
     for (int i = 0; i < BN; i += 64) box_load(tile + A_BYTES + i * 128, mb, full, u.col + i, k, zb);
 #else
     box_load(tile + A_BYTES, mb, full, k, u.col, zb);
@@ -51,7 +55,7 @@ MOII_FN void load_squares(const product_args &a, const shared &s, const unit &u,
     const char *p = (const char *)a.b_scales.p + (B_GROUPED ? u.group * a.b_scales.group_bytes : 0);
 #pragma unroll
     for (int i = 0; i < SQUARES; i++) { /* behind the last: columns that are not stored */
-        const unsigned int row = (unsigned int)min(u.col / 128 + i, a.b_scales.rows - 1);
+        const unsigned int row = SWIGLU ? (unsigned int)(u.col + i * (a.n / 2)) / 128 : (unsigned int)min(u.col / 128 + i, a.b_scales.rows - 1);
         word_load(s.base + SCALES_AT + 4 * (SCALE_FLOATS * stage + A_STAGED + i),
                   (const float *)p + scale_index(a.b_scales, row, (unsigned int)(u.block + step)));
     }
@@ -68,7 +72,7 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
         const int steps = steps_of(u);
         for (int step = 0; step < steps; step++) {
             barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
-            load_stage(&a.a_map, &a.b_map, u, tile_at(s, r.stage), full_barrier(s, r.stage), u.k + step * STEP, block);
+            load_stage(&a.a_map, &a.b_map, u, tile_at(s, r.stage), full_barrier(s, r.stage), u.k + step * STEP, block, a.n / 2);
             if (SCALING == SCALING_SQUARE) load_squares(a, s, u, r.stage, step);
 #if SCALES_BULK
             load_runs(a, s, u, r.stage, step);

@@ -112,7 +112,7 @@ typedef struct stage_scales { float a[WAVES][2], b[SQUARES]; } stage_scales;
 MOII_FN unsigned int row_scales(const shared &s, const unit &u, int wg)
 {
     const int early = SCALES_BULK && GROUPS == PRODUCT_ROWS ? u.row & 3 : 0; /* rows in front, so that the copy is aligned */
-    return s.base + SCALES_AT + 4 * (wg * WAVES * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + early);
+    return s.base + SCALES_AT + 4 * (FIRST_ROW(wg) + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + early);
 }
 
 /* there: whether the stage is, 0 or 1, as barrier_test says. */
@@ -241,7 +241,7 @@ MOII_FN ring ring_next(ring r)
 
 MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, int wg, int team, float sum[WAVES][BN / 2])
 {
-    const int steps = steps_of(u), in = 128 - u.col % 128;
+    const int steps = steps_of(u), in = SWIGLU ? BN / 2 : 128 - u.col % 128;
     const unsigned int rows = row_scales(s, u, wg);
     stage_scales v;
     bool there = false; /* whether the stage has been awaited, and v read */

@@ -11,6 +11,8 @@
  *             STAGES  of the ring of tiles of A and B;  CLUSTER  blocks side by side along N that share a tile of A
  *             GATHER  1: rows of A are those that a list names (PRODUCT_ROWS, no CLUSTER, no SPLIT)
  *             SCATTER, WEIGHTED  1: rows of D are those that a list names, rows of the product are multiplied (PRODUCT_ROWS)
+ *             SWIGLU  1: B is gate, then up; a tile is 128 columns of each and 64 WAVES rows, which both (two) warpgroups have; what is stored
+ *                     is their SwiGLU in 8 bits (product_activate.cuh): ACT_MX 1: blocks of 32, 0: of 128; ACT_ELEM  as ELEM_A
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
@@ -26,6 +28,7 @@
 #include "product_scales.cuh"
 #include "product_sm90_args.h"
 #include "ptx_sm90.cuh"
+#include "silu.h"
 
 #ifndef GATHER
 #define GATHER 0
@@ -37,8 +40,12 @@
 #define WEIGHTED 0
 #endif
 #define PLACED (SCATTER || WEIGHTED)
+#ifndef SWIGLU
+#define SWIGLU 0
+#endif
 #define BITS16 (ELEM_A == PRODUCT_BF16)
-#define BM (64 * WGS * WAVES)
+#define BM (64 * WAVES * (SWIGLU ? 1 : WGS))
+#define FIRST_ROW(wg) (SWIGLU ? 0 : (wg) * WAVES * 64) /* of the tile's, a warpgroup's */
 #define STEP (BITS16 ? 64 : 128) /* values of the reduction in a stage */
 #define TEAM (128 * WGS)
 #define CONSUMERS (TEAM * TURNS)
@@ -55,8 +62,8 @@
 #define SCALE_ARRIVALS (GATHER ? LOADERS / 32 : !SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
 #define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
 /* columns that share a scale of B: all of a tile that cannot straddle two squares */
-#define SQUARE_RUN (BN % 128 == 0 ? 128 : BN % 64 == 0 ? 64 : BN % 32 == 0 ? 32 : 16)
-#define RUNS (BN <= 128 && 128 % BN == 0 ? 1 : BN / SQUARE_RUN)
+#define SQUARE_RUN (BN % 128 == 0 && !SWIGLU ? 128 : BN % 64 == 0 ? 64 : BN % 32 == 0 ? 32 : 16)
+#define RUNS (BN <= 128 && 128 % BN == 0 && !SWIGLU ? 1 : BN / SQUARE_RUN)
 /* that a tile may touch */
 #define SQUARES (RUNS == 1 ? 1 : BN <= 128 || SQUARE_RUN == 128 || (BN <= 192 && SQUARE_RUN == 64) || (BN <= 160 && SQUARE_RUN == 32) ? 2 : 3)
 /* floats of a stage; bulk copies begin at multiples of 4 rows */
@@ -88,10 +95,10 @@
 /* ---- shared memory ---- */
 
 #define A_BYTES (BM * PRODUCT_STEP_BYTES)
-#define B_BYTES (BN * PRODUCT_STEP_BYTES)
+#define B_BYTES ((SWIGLU ? WGS : 1) * BN * PRODUCT_STEP_BYTES)
 #define STAGE_BYTES (A_BYTES + B_BYTES)
 #define SCALE_FLOATS (A_STAGED + B_STAGED)
-#define OUT_BYTES (OUT_F32 || SPLIT > 1 ? 0 : BM * ((BN + 63) / 64 * 128))
+#define OUT_BYTES (OUT_F32 || SPLIT > 1 || SWIGLU ? 0 : BM * ((BN + 63) / 64 * 128))
 #define OUT_AT (STAGES * STAGE_BYTES)
 #define SCALES_AT (OUT_AT + OUT_BYTES)
 #define JOIN_AT (SCALES_AT + STAGES * SCALE_FLOATS * 4)
@@ -100,7 +107,8 @@
 #define UNITS_AT (BARRIERS_AT + 16 * STAGES) /* what each multiplying warp works on */
 #define GATHER_AT (UNITS_AT + CONSUMERS) /* the tile's rows of A */
 #define PLACES_AT (GATHER_AT + (GATHER ? BM * 4 : 0)) /* for each multiplying warp and wave: where its 16 rows go, their weights */
-#define PRODUCT_SHARED (PLACES_AT + (PLACED ? CONSUMERS * WAVES * 4 : 0))
+#define TOPS_AT (PLACES_AT + (PLACED ? CONSUMERS * WAVES * 4 : 0)) /* rows' largest magnitudes, of each warpgroup */
+#define PRODUCT_SHARED (TOPS_AT + (SWIGLU ? WGS * BM * 4 : 0))
 
 typedef struct ring { /* where a role stands in the stages */
     unsigned int stage, parity;
@@ -131,6 +139,7 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_multiply.cuh"
 #include "product_place.cuh"
 #include "product_store.cuh"
+#include "product_activate.cuh"
 
 MOII_FN void open_barriers(const shared &s)
 {
@@ -166,8 +175,8 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block)
     cursor c = cursor_begin(a);
     ring r = { 0, 0 };
     unit u;
-    s.a = wgmma_at(s.base + wg * WAVES * 8192) + (A_TURNED ? wgmma_runs(8192) : 0);
-    s.b = wgmma_at(s.base + A_BYTES) + (B_TURNED ? wgmma_runs(8192) : 0);
+    s.a = wgmma_at(s.base + FIRST_ROW(wg) * PRODUCT_STEP_BYTES) + (A_TURNED ? wgmma_runs(8192) : 0);
+    s.b = wgmma_at(s.base + A_BYTES + (SWIGLU ? wg * BN * PRODUCT_STEP_BYTES : 0)) + (B_TURNED ? wgmma_runs(8192) : 0);
     float sum[WAVES][BN / 2];
     for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
         keep_unit(s, u);
@@ -180,7 +189,11 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block)
 #else
         if (team == 0) {
             recall_unit(s, &u);
+#if SWIGLU
+            store_activated(a, s, u, wg, sum);
+#else
             store_tile(a, s, u, wg, sum);
+#endif
         }
 #endif
     }

@@ -3,6 +3,7 @@
 #ifndef MOII_PRODUCT_SM90_ARGS_H
 #define MOII_PRODUCT_SM90_ARGS_H
 
+#include "block.h"
 #include "product_scales_args.h"
 
 #ifdef __cplusplus
@@ -54,6 +55,10 @@ typedef struct product_args {
     int band;                 /* rows of tiles that are walked together */
     int d_boxes;
     int vectors;              /* rows of D begin at multiples of 16 bytes */
+    void *act;                /* SWIGLU: codes, bytes between rows, scales, how they are made */
+    long long act_pitch;
+    product_scales act_scales;
+    moii_block_rule act_rule;
 } product_args;
 
 #endif
