@@ -180,6 +180,7 @@ class Scattered(Grouped):
         self.place = torch.randperm(self.rows, device="cuda").int()
         self.weight = torch.rand(self.rows, device="cuda") + 0.5
         self.plain = torch.empty_like(self.d)
+        self.y = [torch.empty(self.rows // TOP_K, self.n, device="cuda", dtype=BF16) for _ in range(2)]
 
     def weighted(self, g):
         """group g's rows, each over its weight"""
@@ -203,9 +204,42 @@ class Scattered(Grouped):
             self.d[at] = (self.plain * w).to(BF16)
         return run, None
 
+    def combined(self, row):
+        """behind it, each token's rows are added as they lie"""
+        plan, combine = self.ours(row)[0], m.Combine(self.ctx, self.d, self.y[0], TOP_K)
+
+        def run():
+            plan()
+            combine()
+        return run, None
+
+    def then_combine(self, row):
+        """the same product alone, and each token's rows are looked up, weighted and added"""
+        plan = self.in_order(row)[0]
+        row_of = torch.empty_like(self.place)
+        row_of[self.place.long()] = torch.arange(self.rows, device="cuda").int()
+        combine = m.Combine(self.ctx, self.plain, self.y[1], TOP_K, row_of, self.weight[row_of.long()].contiguous())
+
+        def run():
+            plan()
+            combine()
+
+        def check():
+            """what both ways give: here a sum of rounded rows is rounded, there rows are also rounded behind their weights"""
+            self.combined(row)[0]()
+            run()
+            torch.cuda.synchronize()
+            a, b = (t.double() for t in self.y)
+            error = float((a - b).norm() / b.norm())
+            if not error < 2 ** -7:
+                raise p.Wrong(f"sums differ by {error}")
+            return error
+        return run, check
+
     def peers(self):
         row = self.opt.rows.split(",")[0].encode() or None
-        return [("in-order", lambda: self.in_order(row)), ("then-torch", lambda: self.then_torch(row))]
+        return [("in-order", lambda: self.in_order(row)), ("combined", lambda: self.combined(row)), ("then-combine", lambda: self.then_combine(row)),
+                ("then-torch", lambda: self.then_torch(row))]
 
 
 class Activated(Grouped):

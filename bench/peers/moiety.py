@@ -93,6 +93,16 @@ class DecodeArgs(c.Structure):
                 ("down", Operand), ("y", c.c_void_p), ("apart", c.c_void_p)]
 
 
+class PermuteDesc(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("dtype", c.c_int), ("max_tokens", c.c_int64), ("hidden", c.c_int64), ("experts", c.c_int64),
+                ("top_k", c.c_int64)]
+
+
+class CombineArgs(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("tokens", c.c_int64), ("row_of", c.c_void_p), ("weights", c.c_void_p), ("y_sorted", c.c_void_p), ("y", c.c_void_p),
+                ("d_y", c.c_void_p), ("d_y_sorted", c.c_void_p), ("d_weights", c.c_void_p)]
+
+
 class RouteDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("max_tokens", c.c_int64), ("experts", c.c_int64), ("top_k", c.c_int64),
                 ("renormalize", c.c_bool), ("aux_coef", c.c_float)]
@@ -115,6 +125,7 @@ lib.moi_plan_workspace_bytes.restype = c.c_int64
 lib.moi_quantize_run.argtypes = [c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_void_p]
 lib.moi_route_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_moe_decode_run.argtypes = lib.moi_quantize_run.argtypes
+lib.moi_combine_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_swiglu_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_swiglu_backward_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_rebase_run.argtypes = lib.moi_quantize_run.argtypes
@@ -246,6 +257,16 @@ def Ggemm(ctx, grouping, a, b, d, offsets, row=None, accumulate=False, a_order=K
                      rows_of_a=pointer(rows_of_a), a_rows=0 if rows_of_a is None else a.rows,
                      rows_of_d=pointer(rows_of_d), d_rows=0 if rows_of_d is None else d.shape[0], row_weight=pointer(row_weight))
     return Plan(lib.moi_ggemm_plan_create, lib.moi_ggemm_run, ctx, desc, args, (a, b, d, offsets, rows_of_a, rows_of_d, row_weight))
+
+
+def Combine(ctx, y_sorted, y, top_k, row_of=None, weights=None, row=b"combine_plain"):
+    """y [t, h] = sums of top_k rows of y_sorted each"""
+    tokens, hidden = y.shape
+    desc = PermuteDesc(size=c.sizeof(PermuteDesc), row=row, dtype=F32 if y.dtype == torch.float32 else BF16, max_tokens=tokens, hidden=hidden, experts=1,
+                       top_k=top_k)
+    args = CombineArgs(size=c.sizeof(CombineArgs), tokens=tokens, row_of=pointer(row_of), weights=pointer(weights), y_sorted=y_sorted.data_ptr(),
+                       y=y.data_ptr())
+    return Plan(lib.moi_combine_plan_create, lib.moi_combine_run, ctx, desc, args, (y_sorted, y, row_of, weights))
 
 
 class Activated(Plan):
