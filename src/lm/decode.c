@@ -28,10 +28,7 @@ static moi_status plan_router(moii_decode_kind *k, moi_lm *lm)
     moi_gemm_desc g = MOI_GEMM_DESC_INIT;
     g.a = g.b = MOI_FORMAT_F32;
     g.max_m = 1, g.n = c->num_experts, g.k = c->hidden_size;
-    MOII_TRY(moi_gemm_plan_create(&k->router, lm->ctx, &g));
-    moi_route_desc r = MOI_ROUTE_DESC_INIT;
-    r.max_tokens = 1, r.experts = c->num_experts, r.top_k = c->num_experts_per_tok, r.renormalize = c->norm_topk_prob;
-    return moi_route_plan_create(&k->route, lm->ctx, &r);
+    return moi_gemm_plan_create(&k->router, lm->ctx, &g);
 }
 
 /* Sizes and plans of the layers like `y`. */
@@ -53,6 +50,7 @@ static moi_status plan_kind(moii_decode *d, moi_lm *lm, const moii_layer *y)
     x.weights = f;
     x.x = d->x;
     x.max_tokens = 1, x.hidden = h, x.width = y->width, x.experts = e, x.top_k = y->top_k;
+    x.from_logits = true, x.renormalize = lm->config.norm_topk_prob;
     return moi_moe_decode_plan_create(&k->experts, lm->ctx, &x);
 }
 
@@ -61,8 +59,8 @@ static int64_t workspace_bytes(const moii_decode *d)
     int64_t most = moi_plan_workspace_bytes(d->to_x);
     for (int i = 0; i < 2; i++) {
         const moii_decode_kind *k = &d->kinds[i];
-        const moi_plan *plans[] = { k->quantize_gate_up, k->quantize_down, k->experts, k->router, k->route };
-        for (int p = 0; p < 5; p++) most = moii_max(most, moi_plan_workspace_bytes(plans[p]));
+        const moi_plan *plans[] = { k->quantize_gate_up, k->quantize_down, k->experts, k->router };
+        for (int p = 0; p < 4; p++) most = moii_max(most, moi_plan_workspace_bytes(plans[p]));
     }
     return most;
 }
@@ -77,7 +75,6 @@ static int64_t layer_at(const moii_decode *d, const moi_lm *lm, int64_t layer)
 static moi_status build(moii_decode *d, moi_lm *lm)
 {
     const int64_t h = lm->config.hidden_size, e = moii_max(lm->config.num_experts, 1);
-    const int64_t k = lm->config.num_experts ? lm->config.num_experts_per_tok : 1;
     const moii_matrix row = { d->x == MOI_F32 ? MOI_FORMAT_F32 : MOI_FORMAT_BF16, 1, h };
     MOII_TRY(plan_quantize(&d->to_x, lm->ctx, &row, 1));
     for (int64_t l = 0; l < lm->config.num_hidden_layers; l++) {
@@ -86,16 +83,13 @@ static moi_status build(moii_decode *d, moi_lm *lm)
     }
     d->bytes = layer_at(d, lm, lm->config.num_hidden_layers);
     MOII_TRY(moii_alloc(lm->ctx, d->bytes, &d->weights));
-    const int64_t sizes[] = { h * 4, e * 4, e * 4, k * 4, k * 4, workspace_bytes(d) };
-    int64_t at[7] = { 0 };
-    for (int i = 0; i < 6; i++) at[i + 1] = at[i] + moii_round_up(sizes[i], MOII_BUFFER_ALIGN);
-    MOII_TRY(moii_alloc(lm->ctx, at[6], &d->scratch));
+    const int64_t sizes[] = { h * 4, e * 4, workspace_bytes(d) };
+    int64_t at[4] = { 0 };
+    for (int i = 0; i < 3; i++) at[i + 1] = at[i] + moii_round_up(sizes[i], MOII_BUFFER_ALIGN);
+    MOII_TRY(moii_alloc(lm->ctx, at[3], &d->scratch));
     d->x_half = d->scratch;
     d->logits = (float *)(void *)(d->scratch + at[1]);
-    d->probs = (float *)(void *)(d->scratch + at[2]);
-    d->routing = (float *)(void *)(d->scratch + at[3]);
-    d->ids = (int32_t *)(void *)(d->scratch + at[4]);
-    d->space = (moii_space){ d->scratch + at[5], sizes[5] };
+    d->space = (moii_space){ d->scratch + at[2], sizes[2] };
     return MOI_OK;
 }
 
@@ -116,8 +110,8 @@ void moii_decode_free(moii_decode *d, moi_ctx *ctx)
     if (!d) return;
     for (int i = 0; i < 2; i++) {
         moii_decode_kind *k = &d->kinds[i];
-        moi_plan *plans[] = { k->quantize_gate_up, k->quantize_down, k->experts, k->router, k->route };
-        for (int p = 0; p < 5; p++) moi_plan_free(plans[p]);
+        moi_plan *plans[] = { k->quantize_gate_up, k->quantize_down, k->experts, k->router };
+        for (int p = 0; p < 4; p++) moi_plan_free(plans[p]);
     }
     moi_plan_free(d->to_x);
     moi_buf_free(ctx, d->weights);
@@ -151,17 +145,14 @@ static moi_operand operand(const moii_matrix *m, const char *codes, const char *
     return (moi_operand){ codes, moii_format_plain(&m->format) ? NULL : scales, 0 };
 }
 
-/* d->ids and d->routing */
-static moi_status route(const moii_decode *d, const moi_lm *lm, const moii_layer *y, const float *x)
+/* d->logits: of a dense layer, one that gives its expert the weight 1 */
+static moi_status run_router(const moii_decode *d, const moi_lm *lm, const moii_layer *y, const float *x)
 {
     const moii_decode_kind *k = &d->kinds[y->sparse];
-    d->ids[0] = 0;
-    d->routing[0] = 1.0f;
-    if (y->experts == 1) return MOI_OK;
+    d->logits[0] = 0;
+    if (!k->router) return MOI_OK;
     moi_gemm_args g = { .size = sizeof g, .m = 1, .a = { x, NULL, 0 }, .b = { lm->weights + y->router, NULL, 0 }, .d = d->logits };
-    MOII_TRY(moi_gemm_run(k->router, &g, d->space.at, d->space.bytes, NULL));
-    moi_route_args r = { .size = sizeof r, .tokens = 1, .logits = d->logits, .probs = d->probs, .ids = d->ids, .weights = d->routing };
-    return moi_route_run(k->route, &r, d->space.at, d->space.bytes, NULL);
+    return moi_gemm_run(k->router, &g, d->space.at, d->space.bytes, NULL);
 }
 
 moi_status moii_decode_layer(const moii_decode *d, const moi_lm *lm, int64_t layer, const float *x, float *y)
@@ -169,8 +160,8 @@ moi_status moii_decode_layer(const moii_decode *d, const moi_lm *lm, int64_t lay
     const moii_layer *place = &lm->params.layers[layer];
     const moii_decode_kind *k = &d->kinds[place->sparse];
     const char *at = d->weights + layer_at(d, lm, layer);
-    MOII_TRY(route(d, lm, place, x));
-    moi_moe_decode_args a = { .size = sizeof a, .tokens = 1, .x = x, .ids = d->ids, .weights = d->routing, .y = y };
+    MOII_TRY(run_router(d, lm, place, x));
+    moi_moe_decode_args a = { .size = sizeof a, .tokens = 1, .x = x, .logits = d->logits, .y = y };
     if (d->x != MOI_F32) {
         moi_quantize_args q = { .size = sizeof q, .rows = 1, .in = { x, NULL, 0 }, .rowwise = { d->x_half, NULL, 0 } };
         MOII_TRY(moi_quantize_run(d->to_x, &q, d->space.at, d->space.bytes, NULL));

@@ -7,7 +7,7 @@
 
 /* One kind of layer (dense or sparse): its plans and where its weights lie in a layer's buffer. */
 typedef struct moii_decode_kind {
-    moi_plan *quantize_gate_up, *quantize_down, *experts, *router, *route;
+    moi_plan *quantize_gate_up, *quantize_down, *experts, *router;
     moii_matrix gate_up, down; /* of one expert */
     int64_t gate_up_scale_at, down_at, down_scale_at, bytes; /* offsets in a layer's part, all experts together */
 } moii_decode_kind;
@@ -21,8 +21,7 @@ typedef struct moii_decode {
     uint64_t version;          /* of the model's weights these were made from */
     char *scratch; /* what follows */
     void *x_half;              /* [h] */
-    float *logits, *probs, *routing; /* [e], [e], [k] */
-    int32_t *ids;
+    float *logits;             /* [e] */
     moii_space space;
 } moii_decode;
 
