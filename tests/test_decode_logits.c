@@ -61,7 +61,7 @@ static bool decode_logits(const char *row, const problem *p, const float *logits
     return run_on(moit_ctx(0), row, &q, o->y);
 }
 
-typedef enum kind { PLAIN, TIES, EQUAL, UNDERFLOW, WILD, ALL_NAN, KINDS } kind;
+typedef enum kind { PLAIN, TIES, NEAR, EQUAL, UNDERFLOW, WILD, ALL_NAN, KINDS } kind;
 
 static float *make_logits(moit_rng *rng, const problem *p, kind k)
 {
@@ -72,6 +72,7 @@ static float *make_logits(moit_rng *rng, const problem *p, kind k)
         bool here = i / e == sick || i / e == 0;
         l[i] = 2.0f * moit_normal(rng);
         if (k == TIES) l[i] = 0.25f * (float)moit_below(rng, 4);
+        if (k == NEAR) l[i] = 0.25f * (float)moit_below(rng, 4) + ldexpf(1.0f, -16 - (int)moit_below(rng, 9)); /* some p are equal, some just not */
         if (k == EQUAL) l[i] = -3.0f;
         if (k == UNDERFLOW) l[i] = -(float)moit_below(rng, 250);
         if (k == WILD && here && moit_below(rng, 2)) l[i] = wild[moit_below(rng, 6)];

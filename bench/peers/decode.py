@@ -142,24 +142,28 @@ def main():
             distinct = sum(r[1].unique().numel() for r in routes) / layers
             size = int(distinct * 3 * hidden * width * 33 / 32)
             routers = [m.Route(CTX, r[0], top_k) for r in routes]
-            plans = [m.Decode(CTX, MX, x, r.ids, r.weights, w[0], w[1], hidden, width, experts) for x, r, w in zip(xs, routers, stack)]
+            plans = [m.Decode(CTX, MX, x, (r.ids, r.weights), w[0], w[1], hidden, width, experts, top_k) for x, r, w in zip(xs, routers, stack)]
+            whole = [m.Decode(CTX, MX, x, r[0], w[0], w[1], hidden, width, experts, top_k) for x, r, w in zip(xs, routes, stack)]
             for r in routers:
                 r()
             torch.cuda.synchronize()
             assert all(torch.equal(r.ids, q[1]) for r, q in zip(routers, routes)), "routing differs from torch's"
             want = reference(xs[0], routes[0][1], routes[0][2], stack[0][0], stack[0][1], hidden, width)
-            plans[0]()
+            for p in plans + whole:
+                p()
+            torch.cuda.synchronize()
+            assert all(torch.equal(p.y, q.y) for p, q in zip(plans, whole)), "from logits: other bits"
             error = float((plans[0].y.double() - want).norm() / want.norm())
             cosine = float(torch.nn.functional.cosine_similarity(plans[0].y.double(), want, dim=1).min())
             peer = quantised_error(xs[0], routes[0][1], routes[0][2], stack[0], hidden, width, want)
             floor = read(size, layers)[0]
-            for case, calls in (("from ids", plans), ("from logits", [c for pair in zip(routers, plans) for c in pair])):
-                us = [t * len(calls) / layers for t in graph_time(calls)]
+            for case, calls in (("from ids", plans), ("from logits", whole)):
+                us = graph_time(calls)
                 print(f"{start},moe_decode,{plans[0].row},{name} mxfp8 {case},{batch},{distinct:.2f},{size},{us[0]:.2f},{us[1]:.2f},{us[2]:.2f},"
                       f"{size / us[0] * 1e-3:.0f},{floor:.2f},{floor / us[0]:.3f},{error:.2e},{peer:.2e},{1 - cosine:.1e}", file=out, flush=True)
                 print(f"{name:16} {case:12} {batch:4} tokens {distinct:6.1f} experts {us[0]:8.2f} us {size / us[0] * 1e-3:5.0f} GB/s; read {floor:7.2f} us: "
                       f"{floor / us[0]:.3f}  error {error:.2e}, with MXFP8 x {peer:.2e}, 1 - cosine {1 - cosine:.1e}", flush=True)
-            for p in plans + routers:
+            for p in plans + whole + routers:
                 p.free()
         del stack
         torch.cuda.empty_cache()

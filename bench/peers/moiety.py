@@ -85,12 +85,13 @@ class GgemmArgs(c.Structure):
 
 class DecodeDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("weights", Format), ("x", c.c_int), ("out", c.c_int), ("max_tokens", c.c_int64),
-                ("hidden", c.c_int64), ("width", c.c_int64), ("experts", c.c_int64), ("top_k", c.c_int64)]
+                ("hidden", c.c_int64), ("width", c.c_int64), ("experts", c.c_int64), ("top_k", c.c_int64), ("from_logits", c.c_bool),
+                ("renormalize", c.c_bool)]
 
 
 class DecodeArgs(c.Structure):
     _fields_ = [("size", c.c_uint32), ("tokens", c.c_int64), ("x", c.c_void_p), ("ids", c.c_void_p), ("weights", c.c_void_p), ("gate_up", Operand),
-                ("down", Operand), ("y", c.c_void_p), ("apart", c.c_void_p)]
+                ("down", Operand), ("y", c.c_void_p), ("apart", c.c_void_p), ("logits", c.c_void_p), ("ids_out", c.c_void_p), ("weights_out", c.c_void_p)]
 
 
 class PermuteDesc(c.Structure):
@@ -306,17 +307,19 @@ class Route(Plan):
 
 
 class Decode(Plan):
-    """A plan for one decode layer.  gate_up, down: (codes, scales) as moi_moe_decode_args has them."""
+    """A plan for one decode layer, from (ids, weights) or, where `routing` is one tensor, from logits.  gate_up, down: (codes, scales) as
+    moi_moe_decode_args has them."""
 
-    def __init__(self, ctx, fmt, x, ids, weights, gate_up, down, hidden, width, experts, row=None):
-        tokens, top_k = ids.shape
+    def __init__(self, ctx, fmt, x, routing, gate_up, down, hidden, width, experts, top_k, row=None):
+        tokens, logits = x.shape[0], routing if isinstance(routing, torch.Tensor) else None
+        ids, weights = (None, None) if logits is not None else routing
         desc = DecodeDesc(size=c.sizeof(DecodeDesc), row=row, weights=fmt, x=BF16, out=BF16, max_tokens=tokens, hidden=hidden, width=width,
-                          experts=experts, top_k=top_k)
+                          experts=experts, top_k=top_k, from_logits=logits is not None, renormalize=logits is not None)
         self.y = torch.empty(tokens, hidden, dtype=torch.bfloat16, device="cuda")
-        args = DecodeArgs(size=c.sizeof(DecodeArgs), tokens=tokens, x=x.data_ptr(), ids=ids.data_ptr(), weights=weights.data_ptr(),
+        args = DecodeArgs(size=c.sizeof(DecodeArgs), tokens=tokens, x=x.data_ptr(), ids=pointer(ids), weights=pointer(weights), logits=pointer(logits),
                           gate_up=Operand(pointer(gate_up[0]), pointer(gate_up[1]), 0), down=Operand(pointer(down[0]), pointer(down[1]), 0),
                           y=self.y.data_ptr())
-        super().__init__(lib.moi_moe_decode_plan_create, lib.moi_moe_decode_run, ctx, desc, args, (x, ids, weights, gate_up, down))
+        super().__init__(lib.moi_moe_decode_plan_create, lib.moi_moe_decode_run, ctx, desc, args, (x, routing, gate_up, down))
 
 
 # ---- timing: events around one call, L2 full of clean lines of something else ----

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * moe_decode_sm90.c: launches moe_decode_sm90.cu twice: gate and up, then down. */
+ * moe_decode_sm90.c: launches moe_decode_sm90.cu twice: gate and up, then down; before them route_plain.cu, if many tokens come with logits. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "format.h"
 #include "gpu.h"
 #include "kernels/moe_decode_sm90_args.h"
+#include "route_plain.h"
 
 /* words of scales, rows that fill their stages and others; then bytes of scales, of MXFP8 and MXFP4; each with three teams */
 enum { WEIGHTS = 5, SIDES = 3, WITH_WORDS = SIDES * 2 * WEIGHTS, VARIANTS = WITH_WORDS + SIDES * 2, RING = 4 };
@@ -58,10 +59,11 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 }
 
 typedef struct state {
-    moii_gpu_kernel kernel[2];
+    moii_gpu_kernel kernel[3]; /* the passes, then routing */
     moe_decode_sm90_args args[2]; /* but for the operands */
     moii_gpu_launch launch[2];
     int64_t tokens; /* of one launch */
+    int64_t ids_at, weights_at, probs_at; /* in the workspace, from logits */
 } state;
 
 static void unplan(moi_plan *plan) { free(plan->state); }
@@ -121,6 +123,25 @@ static void plan_pass(moi_plan *plan, int pass)
                                              .grid = { moii_min(pass == 1 ? tokens * d->top_k * a->tiles : a->tiles, moii_gpu_of(plan->ctx)->sms) } };
 }
 
+static int64_t reserve(moi_plan *plan, int64_t bytes)
+{
+    int64_t at = plan->workspace_bytes;
+    plan->workspace_bytes += moii_round_up(bytes, MOII_WORKSPACE_ALIGN);
+    return at;
+}
+
+/* u of one launch's tokens; from logits, what routing leaves. */
+static void plan_workspace(moi_plan *plan)
+{
+    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
+    state *s = plan->state;
+    reserve(plan, s->tokens * d->top_k * d->width * 2);
+    if (!d->from_logits) return;
+    s->ids_at = reserve(plan, s->tokens * d->top_k * 4);
+    s->weights_at = reserve(plan, s->tokens * d->top_k * 4);
+    s->probs_at = reserve(plan, s->tokens * d->experts * 4);
+}
+
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
@@ -132,8 +153,34 @@ static moi_status plan_it(moi_plan *plan)
         for (int pass = 1; pass <= 2; pass++) plan_pass(plan, pass);
         if (s->tokens == 1 || moii_max(s->kernel[0].shared_bytes, s->kernel[1].shared_bytes) <= moii_gpu_of(plan->ctx)->shared_bytes) break;
     }
-    plan->workspace_bytes = moii_round_up(s->tokens * d->top_k * d->width * 2, MOII_WORKSPACE_ALIGN);
-    return moii_gpu_prepare(plan->ctx, s->kernel, 2);
+    plan_workspace(plan);
+    s->kernel[2].kernel = &moii_route_kernel;
+    return moii_gpu_prepare(plan->ctx, s->kernel, d->from_logits ? 3 : 2);
+}
+
+#ifndef ROUTED_HERE
+#define ROUTED_HERE 32
+#endif
+
+/* Every block routes few tokens for itself, in both passes; many are routed by a launch before them, a warp each. */
+static moi_status set_routing(const moi_plan *plan, const moi_moe_decode_args *in, int64_t first, char *workspace, moe_decode_sm90_args *up,
+                              moe_decode_sm90_args *down, moi_stream stream)
+{
+    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
+    const state *s = plan->state;
+    int *ids = in->ids_out ? in->ids_out + first * d->top_k : (int *)(void *)(workspace + s->ids_at);
+    float *weights = in->weights_out ? in->weights_out + first * d->top_k : (float *)(void *)(workspace + s->weights_at);
+    down->weights = weights;
+    if (up->tokens <= ROUTED_HERE && d->experts <= DECODE_MOST_ROUTED) {
+        up->logits = down->logits = in->logits + first * d->experts;
+        up->ids_out = ids, up->weights_out = weights;
+        return MOI_OK;
+    }
+    up->ids = down->ids = ids;
+    moi_route_desc r = { .experts = d->experts, .top_k = d->top_k, .renormalize = d->renormalize };
+    moi_route_args a = { .tokens = up->tokens, .logits = in->logits + first * d->experts, .probs = (float *)(void *)(workspace + s->probs_at), .ids = ids,
+                         .weights = weights };
+    return moii_route_tokens(plan, &s->kernel[2], &r, &a, stream);
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -147,11 +194,8 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         up.tokens = down.tokens = (int)moii_min(most, in->tokens - t);
         up.data = in->gate_up.data, up.scale = in->gate_up.scale;
         down.data = in->down.data, down.scale = in->down.scale;
-        if (d->from_logits) {
-            up.logits = down.logits = in->logits + t * d->experts;
-            down.ids_out = in->ids_out ? in->ids_out + t * d->top_k : NULL;
-            down.weights_out = in->weights_out ? in->weights_out + t * d->top_k : NULL;
-        } else {
+        if (d->from_logits) MOII_TRY(set_routing(plan, in, t, workspace, &up, &down, stream));
+        else {
             up.ids = down.ids = in->ids + t * d->top_k;
             down.weights = in->weights + t * d->top_k;
         }
@@ -165,7 +209,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     return MOI_OK;
 }
 
-static const moii_kernel *const kernels[] = { &kernel, NULL };
+static const moii_kernel *const kernels[] = { &kernel, &moii_route_kernel, NULL };
 
 const moii_impl moii_impl_moe_decode_sm90 = {
     .name = "moe_decode_sm90", .op = MOII_OP_MOE_DECODE, .backend = MOI_BACKEND_CUDA,

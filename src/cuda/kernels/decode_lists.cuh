@@ -77,34 +77,39 @@ MOII_FN void list_actives(lists &l, int experts, int lane)
     }
 }
 
-/* ids and, in pass 2, weights of all pairs; then block 0 hands them out.  probs: of the block's warps, each `experts` floats, if there are
- * more than registers hold. */
-MOII_FN void route_all(const lists &l, const moe_decode_sm90_args &a, float *probs)
+MOII_FN route_shape routing_of(const moe_decode_sm90_args &a)
 {
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     route_shape s;
     s.experts = a.experts, s.top_k = a.top_k, s.renormalize = a.renormalize != 0;
-    float *p = a.experts > ROUTE_IN_REGISTERS ? probs + warp * a.experts : 0;
-    for (int t = warp; t < a.tokens; t += DECODE_WARPS) {
-        int *ids = l.ids + t * a.top_k;
-        float *weights = PASS == 2 ? l.weights + t * a.top_k : 0;
-        route_token(a.logits + (long long)t * a.experts, p, s, ids, weights, lane);
-        if (PASS == 2 && blockIdx.x == 0 && lane < a.top_k) {
-            if (a.ids_out) a.ids_out[t * a.top_k + lane] = ids[lane];
-            if (a.weights_out) a.weights_out[t * a.top_k + lane] = weights[lane];
-        }
-    }
+    return s;
+}
+
+/* Pass 1, from logits: each token's ids and weights for pass 2 and the caller, by one warp of one block. */
+MOII_FN void hand_out(const moe_decode_sm90_args &a)
+{
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, token = (int)blockIdx.x + warp * (int)gridDim.x;
+    if (token < a.tokens) route_few(a.logits + (long long)token * a.experts, 0, routing_of(a), a.ids_out + token * a.top_k, a.weights_out + token * a.top_k, lane);
+}
+
+/* Pass 2: the pairs' weights. */
+MOII_FN void fetch_weights(const lists &l, const moe_decode_sm90_args &a)
+{
+    for (int i = (int)threadIdx.x; i < l.pairs; i += DECODE_THREADS) l.weights[i] = __ldcg(a.weights + i);
 }
 
 /* All threads; the ids or logits are in device memory, and final. */
-MOII_FN void make_lists(lists &l, const moe_decode_sm90_args &a, float *probs)
+MOII_FN void make_lists(lists &l, const moe_decode_sm90_args &a)
 {
     const int thread = (int)threadIdx.x;
-    if (a.logits) route_all(l, a, probs);
-    for (int i = thread; !a.logits && i < l.pairs; i += DECODE_THREADS) {
-        const int id = __ldcg(a.ids + i);
-        l.ids[i] = id < a.experts ? id : -1;
-        if (PASS == 2) l.weights[i] = __ldcg(a.weights + i);
+    if (a.logits) {
+        for (int t = thread / 32; t < a.tokens; t += DECODE_WARPS)
+            route_ids(a.logits + (long long)t * a.experts, routing_of(a), l.ids + t * a.top_k, thread % 32);
+    } else {
+        for (int i = thread; i < l.pairs; i += DECODE_THREADS) {
+            const int id = __ldcg(a.ids + i);
+            l.ids[i] = id < a.experts ? id : -1;
+        }
+        if (PASS == 2) fetch_weights(l, a);
     }
     for (int e = thread; e < a.experts; e += DECODE_THREADS) l.count[e] = 0;
     __syncthreads();

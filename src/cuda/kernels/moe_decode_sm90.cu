@@ -330,7 +330,7 @@ extern "C" __global__ void __launch_bounds__(DECODE_THREADS, 1) moe_decode_sm90(
     if (PASS == 1) grid_wait();
     grid_release();
     lists l = lists_at(a, memory);
-    make_lists(l, a, (float *)(memory + a.at_ring)); /* nothing is in the ring yet */
+    make_lists(l, a);
     const share s = my_share(l, a, w);
     const int rounds = PASS == 1 ? 1 : (a.tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x, items = s.to - s.from;
     stream f;
@@ -342,7 +342,11 @@ extern "C" __global__ void __launch_bounds__(DECODE_THREADS, 1) moe_decode_sm90(
     }
     cursor c = f.c;
     for (int i = 0; i < RING - 1; i++) send(f, l, a, w, s, to + i * DECODE_STAGE);
-    if (PASS == 2) grid_wait();
+    if (PASS == 1 && a.logits) hand_out(a);
+    if (PASS == 2) {
+        grid_wait();
+        if (a.logits) fetch_weights(l, a); /* the block meets before it reads them */
+    }
     item it = { 0, { 0, 0 }, 0 };
     columns b;
     if (items > 0) it = item_at(a, l, w, c), load_columns(b, it, a);

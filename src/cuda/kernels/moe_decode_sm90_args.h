@@ -10,6 +10,7 @@ enum { SCALES_WORDS = 0, SCALES_BYTES = 1 };
 
 /* A tile is 16 outputs of an expert (pass 1: 16 rows of gate, 16 of up) by 8 columns, tokens that share it; a stage is 2 KB of its rows. */
 enum { DECODE_WARPS = 16, DECODE_THREADS = 512, DECODE_ROWS = 16, DECODE_COLUMNS = 8, DECODE_STAGE = 2048, DECODE_SPAN = 128, DECODE_MT_UP = 2 };
+enum { DECODE_MOST_ROUTED = 256 }; /* experts, where passes route for themselves: ROUTE_IN_REGISTERS */
 /* Warps that share a tile, each its part of k, by pass; in pass 1 twice as many from rows of so many bytes on. */
 enum { DECODE_TEAM_UP = 4, DECODE_TEAM_DOWN = 2, DECODE_LONG_ROW = 4096,
        DECODE_RED_UP = 2 * DECODE_WARPS * 512 * DECODE_MT_UP, DECODE_RED_DOWN = DECODE_WARPS * 512 };
@@ -20,9 +21,9 @@ typedef struct moe_decode_sm90_args {
     void *out;                         /* u; y [tokens, hidden] */
     const int *ids;                    /* [tokens * top_k] */
     const float *weights;              /* pass 2 */
-    const float *logits;               /* [tokens, experts]: ids and weights follow from these; or NULL */
-    int *ids_out;                      /* pass 2, from logits: [tokens * top_k], or NULL */
-    float *weights_out;
+    const float *logits;               /* [tokens, experts]: ids follow from these; or NULL */
+    int *ids_out;                      /* pass 1, from logits: [tokens * top_k] */
+    float *weights_out;                /* the same; they are pass 2's weights */
     unsigned int expert_bytes, expert_scale_bytes; /* between experts */
     int tokens, top_k, experts;
     int k, row_bytes, scale_row;       /* values, bytes and bytes of scales of a row */

@@ -5,13 +5,16 @@
  *   up to 256 experts   lane i has `per` neighbours, i * per and on, as keys in registers, so that of equal keys the lowest lane's comes first:
  *                       one redux and one ballot find the best
  *   more                probabilities in memory, lane i has i, i + 32, ...
- *   arithmetic          exponentials and their sum in double; p is the FP32 rounding of their quotient, and p decides the order */
+ *   arithmetic          exponentials and their sum in double; p is the FP32 rounding of their quotient, and p decides the order
+ *
+ * Ids alone (route_ids) take no exponential: where the logits that matter are equal or 2^-20 apart, their order is that of p: p's relative error
+ * is below 2^-22, 1 - exp(-2^-20) above 2^-21.  Elsewhere, and for NaN, infinities and what may underflow, p itself is asked. */
 #ifndef MOII_ROUTE_TOPK_CUH
 #define MOII_ROUTE_TOPK_CUH
 
 #include "num.h"
 
-enum { ROUTE_IN_REGISTERS = 256 }; /* experts; for more, route_token needs memory for probabilities */
+enum { ROUTE_IN_REGISTERS = 256 }; /* experts; of more, probabilities must be in memory */
 
 /* Keys that order as p does: NaN 1, then numbers; 0: no expert, or one that is taken. */
 MOII_FN unsigned int route_key(float p) { return moii_is_nan(p) ? 1u : moii_bits_of(p) + 2u; }
@@ -153,22 +156,94 @@ MOII_FN void route_slots(route_lane &h, const float *p, route_shape s, int *ids,
     for (int at = lane; at < s.top_k; at += 32) weights[at] = (float)((double)(s.top_k <= 32 ? route_value(mine) : weights[at]) / chosen);
 }
 
-/* One token by one warp: ids and weights [top_k]; p [experts]: written; may be NULL up to ROUTE_IN_REGISTERS experts.  weights may be NULL.
- * Each lane writes and reads its own elements: let the warp meet before another lane reads. */
-MOII_FN void route_token(const float *logits, float *p, route_shape s, int *ids, float *weights, int lane)
+/* One token of up to ROUTE_IN_REGISTERS experts by one warp: ids and weights [top_k], p [experts]; weights and p may be NULL.  Each lane writes and
+ * reads its own elements: let the warp meet before another lane reads. */
+MOII_FN void route_few(const float *logits, float *p, route_shape s, int *ids, float *weights, int lane)
 {
     const int per = (s.experts + 31) / 32;
     route_lane h;
     if (per <= 4) {
         route_softmax(h, logits, p, s.experts, 4, per, lane);
         route_slots(h, p, s, ids, weights, 4, per, lane);
-    } else if (s.experts <= ROUTE_IN_REGISTERS) {
+    } else {
         route_softmax(h, logits, p, s.experts, 8, per, lane);
         route_slots(h, p, s, ids, weights, 8, per, lane);
-    } else {
-        route_softmax_memory(logits, p, s.experts, lane);
-        route_slots(h, p, s, ids, weights, 0, per, lane);
     }
+}
+
+/* The same for any number of experts; p is not NULL. */
+MOII_FN void route_token(const float *logits, float *p, route_shape s, int *ids, float *weights, int lane)
+{
+    if (s.experts <= ROUTE_IN_REGISTERS) {
+        route_few(logits, p, s, ids, weights, lane);
+        return;
+    }
+    route_lane none;
+    route_softmax_memory(logits, p, s.experts, lane);
+    route_slots(none, p, s, ids, weights, 0, 0, lane);
+}
+
+/* ---- ids by logits ---- */
+
+/* Keys that order as numbers do; -0 is 0; 0: no expert, or one that is taken. */
+MOII_FN unsigned int route_logit_key(float l)
+{
+    const unsigned int u = moii_bits_of(l + 0.0f);
+    return u >> 31 ? ~u : u | 0x80000000u;
+}
+MOII_FN float route_logit(unsigned int key) { return moii_float_of(key >> 31 ? key & 0x7FFFFFFFu : ~key); }
+
+/* Whether p tells `less` from `more`, or both are the same. */
+MOII_FN bool route_apart(float more, float less) { return more == less || more - less >= 9.5367431640625e-7f; }
+
+/* ids of up to 32 slots; false: the logits do not tell, and ids are to be found by p. */
+MOII_FN bool route_by_logits(const float *logits, route_shape s, int *ids, int held, int per, int lane)
+{
+    const unsigned int lower = (1u << lane) - 1u;
+    unsigned int key[8], mine = 0, most = 0;
+    bool sure = true;
+#pragma unroll
+    for (int i = 0; i < held; i++) {
+        const bool here = i < per && lane * per + i < s.experts;
+        const float l = here ? logits[lane * per + i] : 0.0f;
+        key[i] = here ? route_logit_key(l) : 0u;
+        sure = sure && l <= 3.402823466e38f; /* no NaN, no Inf */
+    }
+    for (int slot = 0; slot < s.top_k; slot++) {
+        unsigned int best = key[0];
+#pragma unroll
+        for (int i = 1; i < held; i++) best = key[i] > best ? key[i] : best;
+        most = __reduce_max_sync(0xFFFFFFFFu, best);
+        const unsigned int found = __ballot_sync(0xFFFFFFFFu, best == most);
+        const bool owner = best == most && !(found & lower);
+        int at = held - 1;
+#pragma unroll
+        for (int i = held - 2; i >= 0; i--) at = key[i] == most ? i : at;
+#pragma unroll
+        for (int i = 0; i < held; i++) key[i] = owner & (i == at) ? 0u : key[i];
+        if (owner) ids[slot] = lane * per + at;
+        mine = slot == lane ? most : mine;
+    }
+    const float l = route_logit(mine), last = route_logit(most), before = __shfl_up_sync(0xFFFFFFFFu, l, 1), first = __shfl_sync(0xFFFFFFFFu, l, 0);
+    if (lane > 0 && lane < s.top_k) sure = sure && route_apart(before, l);
+    sure = sure && last >= first - 60.0f;
+#pragma unroll
+    for (int i = 0; i < held; i++)
+        if (key[i]) sure = sure && route_apart(last, route_logit(key[i]));
+    return __all_sync(0xFFFFFFFFu, sure);
+}
+
+/* Where route_by_logits is not sure; seldom. */
+static __device__ __noinline__ void route_ids_by_p(const float *logits, route_shape s, int *ids, int lane) { route_few(logits, 0, s, ids, 0, lane); }
+
+/* ids of one token of up to ROUTE_IN_REGISTERS experts and 32 slots, by one warp; let it meet before ids are read. */
+MOII_FN void route_ids(const float *logits, route_shape s, int *ids, int lane)
+{
+    const int per = (s.experts + 31) / 32;
+    const bool sure = per <= 4 ? route_by_logits(logits, s, ids, 4, per, lane) : route_by_logits(logits, s, ids, 8, per, lane);
+    if (sure) return;
+    __syncwarp(); /* other lanes have written */
+    route_ids_by_p(logits, s, ids, lane);
 }
 
 #endif
