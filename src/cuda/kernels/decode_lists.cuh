@@ -32,6 +32,7 @@ MOII_FN lists lists_at(const moe_decode_sm90_args &a, char *shared)
 /* Each pair's place among those of its expert, in order: one warp. */
 MOII_FN void rank_pairs(const lists &l, int lane)
 {
+#pragma unroll 1
     for (int base = 0; base < l.pairs; base += 32) {
         const int i = base + lane, id = i < l.pairs ? l.ids[i] : -1;
         const unsigned int same = __match_any_sync(0xFFFFFFFFu, id), before = same & ((1u << lane) - 1u);
@@ -58,6 +59,7 @@ MOII_FN int scan(int v, int lane) /* inclusive */
 MOII_FN void list_actives(lists &l, int experts, int lane)
 {
     int actives = 0, pairs = 0, groups = 0;
+#pragma unroll 1
     for (int base = 0; base < experts; base += 32) {
         const int e = base + lane, n = e < experts ? l.count[e] : 0;
         const unsigned int found = __ballot_sync(0xFFFFFFFFu, n > 0);
@@ -88,12 +90,14 @@ MOII_FN route_shape routing_of(const moe_decode_sm90_args &a)
 MOII_FN void hand_out(const moe_decode_sm90_args &a)
 {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, token = (int)blockIdx.x + warp * (int)gridDim.x;
-    if (token < a.tokens) route_few(a.logits + (long long)token * a.experts, 0, routing_of(a), a.ids_out + token * a.top_k, a.weights_out + token * a.top_k, lane);
+    if (token >= a.tokens) return;
+    route_held(a.logits + (long long)token * a.experts, 0, routing_of(a), a.ids_out + token * a.top_k, a.weights_out + token * a.top_k, 8, lane);
 }
 
 /* Pass 2: the pairs' weights. */
 MOII_FN void fetch_weights(const lists &l, const moe_decode_sm90_args &a)
 {
+#pragma unroll 1
     for (int i = (int)threadIdx.x; i < l.pairs; i += DECODE_THREADS) l.weights[i] = __ldcg(a.weights + i);
 }
 
@@ -102,15 +106,18 @@ MOII_FN void make_lists(lists &l, const moe_decode_sm90_args &a)
 {
     const int thread = (int)threadIdx.x;
     if (a.logits) {
+#pragma unroll 1
         for (int t = thread / 32; t < a.tokens; t += DECODE_WARPS)
             route_ids(a.logits + (long long)t * a.experts, routing_of(a), l.ids + t * a.top_k, thread % 32);
     } else {
+#pragma unroll 1
         for (int i = thread; i < l.pairs; i += DECODE_THREADS) {
             const int id = __ldcg(a.ids + i);
             l.ids[i] = id < a.experts ? id : -1;
         }
         if (PASS == 2) fetch_weights(l, a);
     }
+#pragma unroll 1
     for (int e = thread; e < a.experts; e += DECODE_THREADS) l.count[e] = 0;
     __syncthreads();
     if (thread < 32) {
@@ -118,6 +125,7 @@ MOII_FN void make_lists(lists &l, const moe_decode_sm90_args &a)
         list_actives(l, a.experts, thread);
     }
     __syncthreads();
+#pragma unroll 1
     for (int i = thread; i < l.pairs; i += DECODE_THREADS)
         if (l.ids[i] >= 0) l.order[l.count[l.ids[i]] + l.slot[i]] = (unsigned short)i;
     l.actives = l.count[a.experts];

@@ -152,35 +152,30 @@ MOII_FN void route_slots(route_lane &h, const float *p, route_shape s, int *ids,
         ids[at] = my_id;
         if (weights) weights[at] = route_value(mine);
     }
-    if (!weights || !s.renormalize) return;
-    for (int at = lane; at < s.top_k; at += 32) weights[at] = (float)((double)(s.top_k <= 32 ? route_value(mine) : weights[at]) / chosen);
+    for (int at = lane; weights && s.renormalize && at < s.top_k; at += 32) weights[at] = (float)((double)(s.top_k <= 32 ? route_value(mine) : weights[at]) / chosen);
+    __syncwarp();
 }
 
-/* One token of up to ROUTE_IN_REGISTERS experts by one warp: ids and weights [top_k], p [experts]; weights and p may be NULL.  Each lane writes and
- * reads its own elements: let the warp meet before another lane reads. */
-MOII_FN void route_few(const float *logits, float *p, route_shape s, int *ids, float *weights, int lane)
+/* One token of up to 32 * held experts by one warp: ids and weights [top_k], p [experts]; weights and p may be NULL.  Any held that suffices gives
+ * the same bits. */
+MOII_FN void route_held(const float *logits, float *p, route_shape s, int *ids, float *weights, int held, int lane)
 {
     const int per = (s.experts + 31) / 32;
     route_lane h;
-    if (per <= 4) {
-        route_softmax(h, logits, p, s.experts, 4, per, lane);
-        route_slots(h, p, s, ids, weights, 4, per, lane);
-    } else {
-        route_softmax(h, logits, p, s.experts, 8, per, lane);
-        route_slots(h, p, s, ids, weights, 8, per, lane);
-    }
+    route_softmax(h, logits, p, s.experts, held, per, lane);
+    route_slots(h, p, s, ids, weights, held, per, lane);
 }
 
 /* The same for any number of experts; p is not NULL. */
 MOII_FN void route_token(const float *logits, float *p, route_shape s, int *ids, float *weights, int lane)
 {
-    if (s.experts <= ROUTE_IN_REGISTERS) {
-        route_few(logits, p, s, ids, weights, lane);
-        return;
+    if (s.experts <= 128) route_held(logits, p, s, ids, weights, 4, lane);
+    else if (s.experts <= ROUTE_IN_REGISTERS) route_held(logits, p, s, ids, weights, 8, lane);
+    else {
+        route_lane none;
+        route_softmax_memory(logits, p, s.experts, lane);
+        route_slots(none, p, s, ids, weights, 0, 0, lane);
     }
-    route_lane none;
-    route_softmax_memory(logits, p, s.experts, lane);
-    route_slots(none, p, s, ids, weights, 0, 0, lane);
 }
 
 /* ---- ids by logits ---- */
@@ -233,17 +228,13 @@ MOII_FN bool route_by_logits(const float *logits, route_shape s, int *ids, int h
     return __all_sync(0xFFFFFFFFu, sure);
 }
 
-/* Where route_by_logits is not sure; seldom. */
-static __device__ __noinline__ void route_ids_by_p(const float *logits, route_shape s, int *ids, int lane) { route_few(logits, 0, s, ids, 0, lane); }
-
-/* ids of one token of up to ROUTE_IN_REGISTERS experts and 32 slots, by one warp; let it meet before ids are read. */
+/* ids of one token of up to ROUTE_IN_REGISTERS experts and 32 slots, by one warp. */
 MOII_FN void route_ids(const float *logits, route_shape s, int *ids, int lane)
 {
     const int per = (s.experts + 31) / 32;
     const bool sure = per <= 4 ? route_by_logits(logits, s, ids, 4, per, lane) : route_by_logits(logits, s, ids, 8, per, lane);
-    if (sure) return;
-    __syncwarp(); /* other lanes have written */
-    route_ids_by_p(logits, s, ids, lane);
+    __syncwarp();
+    if (!sure) route_held(logits, 0, s, ids, 0, 8, lane); /* seldom */
 }
 
 #endif
