@@ -152,7 +152,8 @@ MOII_FN void route_slots(route_lane &h, const float *p, route_shape s, int *ids,
         ids[at] = my_id;
         if (weights) weights[at] = route_value(mine);
     }
-    for (int at = lane; weights && s.renormalize && at < s.top_k; at += 32) weights[at] = (float)((double)(s.top_k <= 32 ? route_value(mine) : weights[at]) / chosen);
+    for (int at = lane; weights && s.renormalize && at < s.top_k; at += 32)
+        weights[at] = (float)((double)(s.top_k <= 32 ? route_value(mine) : weights[at]) / chosen);
     __syncwarp();
 }
 
