@@ -282,7 +282,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     x.vectors = moii_aligned(r->d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
     if (x.vectors && !p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && t->bn % 64 == 0) {
         int64_t extent[3] = { p->n, p->grouping == PRODUCT_MASKED ? p->groups * r->m : r->m, p->grouping == PRODUCT_DEPTH ? p->groups : 1 };
-        MOII_TRY(make_map(plan, where, "d", &x.d_map, &plain_bf16, r->d, extent, x.ldd, 64, 16));
+        MOII_TRY(make_map(plan, where, "d", &x.d_map, &plain_bf16, r->d, extent, x.ldd, 64, 64));
         x.d_boxes = 1;
     }
     int64_t units = most_units(p, r, bm, x.n_tiles), blocks = t->cluster * t->split;

@@ -10,17 +10,26 @@
 
 enum { SHARED_MOST = 232448 };
 
+/* Of B, that a tile may touch: product_sm90.cuh's SQUARES. */
+static int squares_of(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    int bn = t->bn, run = bn % 128 == 0 && !p->swiglu ? 128 : bn % 64 == 0 ? 64 : bn % 32 == 0 ? 32 : 16;
+    if (bn / run == 1 || (bn <= 128 && 128 % bn == 0 && !p->swiglu)) return 1;
+    return bn <= 128 || run == 128 || (bn <= 192 && run == 64) || (bn <= 160 && run == 32) ? 2 : 3;
+}
+
 int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     int bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), per_step = p->scaling == SCALING_MX ? 4 : 1;
     bool staged = p->scaling >= SCALING_SQUARE && p->scaling <= SCALING_MX;
     int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;
-    int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : p->scaling == SCALING_SQUARE ? 4 : 0;
+    int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : 0;
+    int squares = p->scaling == SCALING_SQUARE ? 32 + 2 * 64 * 4 * squares_of(p, t) : 0;
     int scales = 4 * (a_scales + b_scales), out = p->out_f32 || t->split > 1 || p->swiglu ? 0 : bm * ((t->bn + 63) / 64 * 128);
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
     int gather = p->gather_rows ? bm * 4 : 0, places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
     int tops = p->swiglu ? t->wgs * bm * 4 : 0;
-    return gather + places + tops + 128 * t->wgs * t->turns + join + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
+    return gather + places + tops + squares + 384 * t->wgs * t->turns + join + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
 /* ---- the estimate ---- */
@@ -59,7 +68,7 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     double bm = moii_tile_rows(p, t), bn = t->bn, lines = moii_tile_lines(p, t), beside = t->wgs * 0.75 > 1.0 ? t->wgs * 0.75 : 1.0;
     double tensor = bm * lines / 32.0 * (p->scaling == SCALING_NONE ? 1.1 : 1.2);
     double copies = (bm / t->cluster + lines) * PRODUCT_STEP_BYTES / 60.0, memory = lines * PRODUCT_STEP_BYTES / 18.0 * busy;
-    double chain = p->scaling == SCALING_NONE ? 0.0 : (t->waves * (2.0 * bn * beside + added[p->scaling] * bn + 250.0) - (t->waves - 1) * 150.0) / t->turns;
+    double chain = p->scaling == SCALING_NONE ? 0.0 : (t->waves * (2.0 * bn * beside + added[p->scaling] * bn + 250.0) - (t->waves - 1) * 270.0) / t->turns;
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
     return longest(longest(tensor, copies), longest(chain, memory));
 }
@@ -80,7 +89,9 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     double bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
     if (t->split > 2) sms = (double)((p->sms / t->split - 1) * t->split); /* the chip's parts have odd multiprocessors left over */
     double rounds = (double)(int64_t)((blocks + sms - 1) / sms), busy = blocks < sms ? blocks / sms : 1.0;
-    double work = rounds * (s.steps * stage_clocks(p, t, busy) + 1200.0 + bm * lines * out_bytes(p) / 16.0) + (t->split > 1 ? 3000.0 : 0.0);
+    /* BF16 leaves by bulk copies in the background */
+    double store = p->out_f32 || t->split > 1 ? 1200.0 + bm * lines * out_bytes(p) / 16.0 : 1800.0 + bm * lines * out_bytes(p) / 80.0;
+    double work = rounds * (s.steps * stage_clocks(p, t, busy) + store) + (t->split > 1 ? 3000.0 : 0.0);
     return longest(work, bytes_once(p) / 2700.0);
 }
 

@@ -128,7 +128,7 @@ MOII_FN void store_act_row(const product_args &a, const unit &u, int wg, int row
 
 MOII_FN void store_activated(const product_args &a, const shared &s, const unit &u, int wg, float sum[WAVES][BN / 2])
 {
-    const int lane = (int)threadIdx.x % 32, first = (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const int thread = (int)as_it_is(threadIdx.x), lane = thread % 32, first = thread / 32 % 4 * 16 + lane / 4; /* no register keeps what can be found again */
     unsigned int act[WAVES * 2][PAIRS], tops[WAVES * 2];
 #pragma unroll
     for (int i = 0; i < WAVES * 2; i++) { /* rows first + 8 i % 2 of wave i / 2 */

@@ -11,6 +11,7 @@
 typedef struct announcer { /* what one warp has yet to announce */
     ring next;
     int pending;
+    unsigned int squares; /* fetched so far */
 } announcer;
 
 MOII_FN int gathered_row(const shared &s, int row) { return ((const int *)(s.p + GATHER_AT))[row]; }

@@ -49,19 +49,6 @@ MOII_FN void load_runs(const product_args &a, const shared &s, const unit &u, un
 }
 #endif
 
-/* The scales of the squares that a tile touches in a stage, copied in the background; they arrive at the stage's barrier by themselves. */
-MOII_FN void load_squares(const product_args &a, const shared &s, const unit &u, unsigned int stage, int step)
-{
-    const char *p = (const char *)a.b_scales.p + (B_GROUPED ? u.group * a.b_scales.group_bytes : 0);
-#pragma unroll
-    for (int i = 0; i < SQUARES; i++) { /* behind the last: columns that are not stored */
-        const unsigned int row = SWIGLU ? (unsigned int)(u.col + i * (a.n / 2)) / 128 : (unsigned int)min(u.col / 128 + i, a.b_scales.rows - 1);
-        word_load(s.base + SCALES_AT + 4 * (SCALE_FLOATS * stage + A_STAGED + i),
-                  (const float *)p + scale_index(a.b_scales, row, (unsigned int)(u.block + step)));
-    }
-    barrier_arrive_behind_words(full_barrier(s, stage));
-}
-
 MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block)
 {
     if (!elected()) return;
@@ -73,7 +60,6 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
         for (int step = 0; step < steps; step++) {
             barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
             load_stage(&a.a_map, &a.b_map, u, tile_at(s, r.stage), full_barrier(s, r.stage), u.k + step * STEP, block, a.n / 2);
-            if (SCALING == SCALING_SQUARE) load_squares(a, s, u, r.stage, step);
 #if SCALES_BULK
             load_runs(a, s, u, r.stage, step);
 #else
@@ -174,6 +160,12 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
     for (int step = 0; step < steps; step++) {
         const int block = u.block + step;
         const unsigned int to = s.base + SCALES_AT + SCALE_FLOATS * 4 * r->stage;
+#if SCALING == SCALING_SQUARE
+        if (step % SQUARES_STEPS == 0 && lane < 32) {
+            if (GATHER && steps < GATHER_LAG) gather_end(s, n); /* else what it waits for may wait for what it has yet to announce */
+            fetch_squares(a, s, u, step, n->squares++);
+        }
+#endif
         barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
 #pragma unroll 1
         for (int row = lane; row < BM; row += LOADERS) word_load(to + row * 4, (const float *)wa.p + scale_place(a.a_scales, wa, walk_row(s, row), block));
@@ -210,7 +202,7 @@ MOII_FN void load_scales(const product_args &a, const shared &s, unsigned int bl
 {
     cursor c = cursor_begin(a);
     ring r = { 0, 0 };
-    announcer n = { { 0, 0 }, 0 };
+    announcer n = { { 0, 0 }, 0, 0 };
     unit u;
     for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
 #if GATHER

@@ -38,7 +38,7 @@ MOII_FN void clear_tail(const shared &s, unsigned int stage, int there)
 MOII_FN unsigned int a_part(const shared &s, unsigned int stage, int wave, int j)
 {
     const unsigned int at = s.a + stage * (STAGE_BYTES / 16);
-    return A_TURNED ? at + wave * 512 + j * 128 : at + wave * 512 + j * 2;
+    return at + wave * (512 * WAVES_APART) + j * (A_TURNED ? 128 : 2);
 }
 
 MOII_FN unsigned int b_part(const shared &s, unsigned int stage, int j)
@@ -64,13 +64,42 @@ MOII_FN void join_teams(const shared &s, int team, float sum[WAVES][BN / 2])
     threads_meet(1, CONSUMERS);
 }
 
+/* Whether a tile leaves out rows that are not there: those of ragged groups. */
+#define LEAVES_OUT (B_GROUPED && TURNS == 1)
+
+/* A warpgroup's blocks of rows that are there. */
+MOII_FN int waves_there(const unit &u, int wg)
+{
+    const int blocks = (u.rows + 63) / 64;
+    return min(SWIGLU ? blocks : (blocks + WGS - 1 - wg) / WGS, WAVES);
+}
+
+/* A unit of which the warpgroup has no rows. */
+MOII_FN void pass_stages(const shared &s, const unit &u, ring *r, unsigned int *taken)
+{
+    const int steps = steps_of(u);
+#pragma unroll 1
+    for (int step = 0; step < steps; step++, ring_step(r)) {
+        reach_squares(s, step, taken); /* else the next ones would never be fetched */
+        barrier_wait(full_barrier(s, r->stage), r->parity);
+        release_stage(s, r->stage);
+    }
+    if (steps > 0) leave_squares(s, *taken);
+}
+
 #if !PROMOTED
 
 /* 16 bits: the tensor cores' own sums serve. */
-MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, int wg, int team, float sum[WAVES][BN / 2])
+MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, walk *units,
+                      float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u);
     unsigned int before = 0;
+    find_next(a, s, units);
+    if (LEAVES_OUT && uniform(waves_there(u, wg)) == 0) {
+        pass_stages(s, u, r, taken);
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < WAVES * BN / 2; i++) sum[i / (BN / 2)][i % (BN / 2)] = 0.0f;
 #pragma unroll
@@ -104,98 +133,91 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
 
 #else
 
-/* A lane's scales of one stage: of its rows lane / 4 and lane / 4 + 8 of each wave, and of the squares of B, if there are several; else the
- * rows' are already times B's. */
-typedef struct stage_scales { float a[WAVES][2], b[SQUARES]; } stage_scales;
-
-/* Shared address, in the first stage, of the scale of this lane's first row. */
+/* Shared address, in the first stage, of the scale of the warpgroup's first row. */
 MOII_FN unsigned int row_scales(const shared &s, const unit &u, int wg)
 {
     const int early = SCALES_BULK && GROUPS == PRODUCT_ROWS ? u.row & 3 : 0; /* rows in front, so that the copy is aligned */
-    return s.base + SCALES_AT + 4 * (FIRST_ROW(wg) + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + early);
+    return s.base + SCALES_AT + 4 * (WAVE_ROW(wg, 0) + early);
 }
 
-/* there: whether the stage is, 0 or 1, as barrier_test says. */
-MOII_FN stage_scales read_scales(const shared &s, unsigned int stage, unsigned int rows, unsigned int there)
+/* Bytes from there to that of this lane's first row.  Where registers are few, none keeps it. */
+MOII_FN unsigned int lane_scales()
 {
-    const unsigned int from = 4 * (SCALE_FLOATS * stage + there) - 4;
-    stage_scales v;
-#pragma unroll
-    for (int i = 0; i < WAVES * 2 && SCALES_STAGED && SCALING != SCALING_MX; i++)
-        v.a[i / 2][i % 2] = shared_read(rows + from + i / 2 * 256 + i % 2 * 32);
-#pragma unroll
-    for (int i = 0; i < SQUARES && SCALING == SCALING_SQUARE; i++) v.b[i] = shared_read(s.base + SCALES_AT + from + 4 * (A_STAGED + i));
-#pragma unroll
-    for (int i = 0; i < WAVES * 2 && SCALING == SCALING_SQUARE && SQUARES == 1; i++) v.a[i / 2][i % 2] *= v.b[0];
-    return v;
+    const unsigned int t = THREADS > 384 ? as_it_is(threadIdx.x) : threadIdx.x;
+    return t / 32 % 4 * 64 + t % 32 / 4 * 4;
 }
 
-/* Here and now: else the compiler moves additions behind the next stage's wait, and has no registers for what they add. */
-MOII_FN void add_times(float *d, float x, float scale) { asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(*d) : "f"(x), "f"(scale)); }
+/* A lane's scales of one stage and one wave: of rows lane / 4 and lane / 4 + 8, and of the squares of B, if there are several; else the
+ * rows' are already times B's. */
+typedef struct wave_scales { float a[2], b[SQUARES]; } wave_scales;
 
-/* sum += scale x what the tensor cores summed.  in: columns of the tile in front of its first square's end; columns: SCALING_VECTOR's
- * scales of the tile's columns. */
-MOII_FN void promote(float *sum, const float *acc, const stage_scales &v, int w, int in, const float *columns)
+/* first: the sums begin here, else more is added.  in: columns of the tile in front of its first square's end; columns: where
+ * the scales of the lane's columns begin, if they have any. */
+MOII_FN void promote(float *sum, const float *acc, const wave_scales &v, bool first, int in, unsigned int columns)
 {
 #pragma unroll
     for (int j = 0; j < BN / 8; j++) {
-        float s0 = v.a[w][0], s1 = v.a[w][1], *d = sum + 4 * j;
+        float s0 = v.a[0], s1 = v.a[1], *d = sum + 4 * j;
         const float *x = acc + 4 * j;
-#if SCALING == SCALING_ROWS
-#pragma unroll
-        for (int i = 0; i < 4; i++) asm volatile("add.rn.f32 %0, %0, %1;" : "+f"(d[i]) : "f"(x[i]));
-#elif SCALING == SCALING_SQUARE
         const int at = j * 8 / SQUARE_RUN * SQUARE_RUN;
-        if (SQUARES > 1) {
+        if (SCALING == SCALING_SQUARE && SQUARES > 1) {
             const float b = at < in ? v.b[0] : SQUARES == 2 || at < in + 128 ? v.b[SQUARES > 1] : v.b[SQUARES - 1];
             s0 *= b, s1 *= b;
         }
-        add_times(d, x[0], s0), add_times(d + 1, x[1], s0), add_times(d + 2, x[2], s1), add_times(d + 3, x[3], s1);
+        float t[4] = { x[0], x[1], x[2], x[3] };
+        if (SCALING == SCALING_VECTOR || SCALING == SCALING_MX) {
+            const float2 b = shared_read_pair(columns + j * 32);
+            t[0] *= b.x, t[1] *= b.y, t[2] *= b.x, t[3] *= b.y;
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+#if SCALING == SCALING_ROWS /* here and now, else the compiler adds behind the next products, and waits for them in between */
+            if (first) asm volatile("add.rn.f32 %0, %1, 0f00000000;" : "=f"(d[i]) : "f"(t[i]));
+            else asm volatile("add.rn.f32 %0, %0, %1;" : "+f"(d[i]) : "f"(t[i]));
 #else
-        const float2 b = *(const float2 *)(columns + threadIdx.x % 4 * 2 + j * 8);
-        d[0] = __fmaf_rn(x[0] * b.x, s0, d[0]), d[1] = __fmaf_rn(x[1] * b.y, s0, d[1]);
-        d[2] = __fmaf_rn(x[2] * b.x, s1, d[2]), d[3] = __fmaf_rn(x[3] * b.y, s1, d[3]);
+            const float scale = i < 2 ? s0 : s1;
+            d[i] = first ? t[i] * scale : __fmaf_rn(t[i], scale, d[i]);
 #endif
+        }
     }
 }
 
-MOII_FN stage_scales await_stage(const shared &s, ring at, unsigned int rows)
-{
-    barrier_wait(full_barrier(s, at.stage), at.parity);
-    return read_scales(s, at.stage, rows, 1);
-}
+/* Whole rounds of the ring by name, so that addresses are constants, where there are registers for that. */
+#define BY_NAME (TURNS == 1 && SCALING != SCALING_VECTOR && SCALE_ARRIVALS == 0)
+#define LOOKS_BEHIND (THREADS <= 384 && SCALE_ARRIVALS == 0) /* whether there are registers to look for the next unit behind the first products */
 
-/* One stage: for each wave, four products summed by the tensor cores, then added.  While the tensor cores are at the last it is asked
- * whether the next stage is there, and its scales are read (once more if it was not), so that nothing but additions stands between two
- * waves' products; more: there is a next stage. */
-MOII_FN void multiply_stage(const shared &s, unsigned int stage, unsigned int rows, int in, stage_scales *v, bool more, ring next,
-                            float sum[WAVES][BN / 2])
+/* One stage: for each of so many waves, four products summed by the tensor cores, then added times their scales.  What is found out about
+ * the next unit hides behind the first products. */
+MOII_FN void multiply_stage(const product_args &a, const shared &s, ring at, unsigned int rows, unsigned int square, int in, bool first, int waves,
+                            walk *units, float sum[WAVES][BN / 2])
 {
-    const float *columns = scales_at(s, stage) + A_STAGED;
-    stage_scales after;
+    const unsigned int from = 4 * SCALE_FLOATS * at.stage;
+    const unsigned int columns = s.base + SCALES_AT + from + 4 * A_STAGED + threadIdx.x % 4 * 8;
+    wave_scales v;
     float acc[BN / 2];
+    barrier_wait(full_barrier(s, at.stage), at.parity);
+#pragma unroll
+    for (int i = 0; i < SQUARES && SCALING == SCALING_SQUARE; i++) v.b[i] = shared_read(square + i * (4 * SQUARES_STEPS));
 #pragma unroll
     for (int w = 0; w < WAVES; w++) {
-        const unsigned int at = as_it_is(s.a);
-        const bool last = w == WAVES - 1;
-        unsigned int ready = 1;
+        if (w >= waves) break;
+        const unsigned int tile = as_it_is(s.a) + at.stage * (STAGE_BYTES / 16) + w * (512 * WAVES_APART);
+#pragma unroll
+        for (int i = 0; i < 2 && SCALES_STAGED; i++) v.a[i] = shared_read(rows + lane_scales() + from + w * (256 * WAVES_APART) + i * 32);
         wgmma_hold(acc);
         wgmma_begin();
 #pragma unroll
-        for (int j = 0; j < 4; j++) wgmma(acc, at + stage * (STAGE_BYTES / 16) + w * 512 + j * 2, b_part(s, stage, j), j > 0);
+        for (int j = 0; j < 4; j++) wgmma(acc, tile + j * 2, b_part(s, at.stage, j), j > 0);
         wgmma_close();
-        if (last && more) {
-            ready = barrier_test(full_barrier(s, next.stage), next.parity);
-            after = read_scales(s, next.stage, rows, ready);
-        }
+        if (LOOKS_BEHIND && first && w == 0) find_next(a, s, units);
+#pragma unroll
+        for (int i = 0; i < 2 && SCALING == SCALING_SQUARE && SQUARES == 1; i++) v.a[i] *= v.b[0];
         WGMMA_WAIT(0);
         wgmma_hold(acc);
-        if (last && SCALING != SCALING_VECTOR) release_stage(s, stage);
-        promote(sum[w], acc, *v, w, in, columns);
-        if (last && SCALING == SCALING_VECTOR) release_stage(s, stage);
-        if (last && more && !ready) after = await_stage(s, next, rows);
+        if (w + 1 == waves && SCALING != SCALING_VECTOR) release_stage(s, at.stage);
+        promote(sum[w], acc, v, first, in, columns);
+        if (w + 1 == waves && SCALING == SCALING_VECTOR) release_stage(s, at.stage);
     }
-    *v = after;
 }
 
 /* The same with a scale for every 32 values: each product is added by itself, while the next one runs. */
@@ -212,59 +234,123 @@ MOII_FN void multiply_stage_mx(const shared &s, unsigned int stage, int wg, floa
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
     const float *scales = scales_at(s, stage);
+    const unsigned int columns = s.base + SCALES_AT + 4 * (SCALE_FLOATS * stage + A_STAGED) + lane % 4 * 8;
     float acc[2][BN / 2];
     start_product(s, stage, 0, acc[0]);
 #pragma unroll
     for (int i = 0; i < 4 * WAVES; i++) {
         const int w = i / 4, j = i % 4;
-        const int row = (wg * WAVES + w) * 64 + warp * 16 + lane / 4;
+        const int row = WAVE_ROW(wg, w) + warp * 16 + lane / 4;
         if (i + 1 < 4 * WAVES) {
             start_product(s, stage, i + 1, acc[(i + 1) % 2]);
             WGMMA_WAIT(1);
         } else WGMMA_WAIT(0);
         wgmma_hold(acc[i % 2]);
-        stage_scales v;
-        v.a[w][0] = scales[row * 4 + j], v.a[w][1] = scales[(row + 8) * 4 + j];
-        promote(sum[w], acc[i % 2], v, w, 0, scales + BM * 4 + j * BN);
+        wave_scales v;
+        v.a[0] = scales[row * 4 + j], v.a[1] = scales[(row + 8) * 4 + j];
+        promote(sum[w], acc[i % 2], v, false, 0, columns + j * (BN * 4));
     }
     release_stage(s, stage);
 }
 #endif
 
-#define AHEAD (TURNS == 1 && SCALING != SCALING_VECTOR) /* whether a stage awaits the next: scales of columns leave no registers for it */
-
-MOII_FN ring ring_next(ring r)
+/* Here alone: else the compiler does it in advance for those tiles too whose sums begin as a product. */
+MOII_FN void sums_clear(float sum[WAVES][BN / 2])
 {
-    ring_step(&r);
-    return r;
+#pragma unroll
+    for (int i = 0; i < WAVES * BN / 2; i++) asm volatile("mov.f32 %0, 0f00000000;" : "=f"(sum[i / (BN / 2)][i % (BN / 2)]));
 }
 
-MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, int wg, int team, float sum[WAVES][BN / 2])
+MOII_FN void stage_cleared(const shared &s, const unit &u, ring at, int step)
+{
+    if (!STAGES_STRADDLE || u.k_end - u.k - step * STEP >= STEP) return;
+    barrier_wait(full_barrier(s, at.stage), at.parity);
+    clear_tail(s, at.stage, u.k_end - u.k - step * STEP);
+}
+
+#if SCALING == SCALING_MX
+MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, walk *units,
+                      float sum[WAVES][BN / 2])
+{
+    const int steps = steps_of(u);
+    find_next(a, s, units);
+    sums_clear(sum);
+    for (int step = 0; step < steps; step++, ring_step(r)) {
+        if (TURNS > 1 && step % TURNS != team) continue;
+        barrier_wait(full_barrier(s, r->stage), r->parity);
+        stage_cleared(s, u, *r, step);
+        multiply_stage_mx(s, r->stage, wg, sum);
+    }
+}
+#else
+/* A unit of which not all of the warpgroup's rows are there: the time it takes is theirs. */
+MOII_FN void multiply_few(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, unsigned int rows, int in, int waves,
+                          walk *units, float sum[WAVES][BN / 2])
+{
+    const int steps = steps_of(u);
+    find_next(a, s, units);
+    if (WAVES == 1 || waves == 0) {
+        pass_stages(s, u, r, taken);
+        return;
+    }
+    sums_clear(sum);
+#pragma unroll 1
+    for (int step = 0; step < steps; step++, ring_step(r)) {
+        reach_squares(s, step, taken);
+        stage_cleared(s, u, *r, step);
+        multiply_stage(a, s, *r, rows, square_of(s, *taken, step), in, false, waves, units, sum);
+    }
+    if (steps > 0) leave_squares(s, *taken);
+}
+
+MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, walk *units,
+                      float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u), in = SWIGLU ? BN / 2 : 128 - u.col % 128;
     const unsigned int rows = row_scales(s, u, wg);
-    stage_scales v;
-    bool there = false; /* whether the stage has been awaited, and v read */
-#pragma unroll
-    for (int i = 0; i < WAVES * BN / 2; i++) sum[i / (BN / 2)][i % (BN / 2)] = 0.0f;
-    for (int step = 0; step < steps; step++, ring_step(r)) {
+    const bool squares = SCALING == SCALING_SQUARE;
+    const int waves = LEAVES_OUT ? uniform(waves_there(u, wg)) : WAVES;
+    int step = 0;
+    if (waves < WAVES) {
+        multiply_few(a, s, u, r, taken, rows, in, waves, units, sum);
+        return;
+    }
+    for (; step < steps && step < team; step++) ring_step(r);
+    if (!LOOKS_BEHIND || step == steps) find_next(a, s, units);
+    if (squares && steps > 0) take_squares(s, taken);
+    if (step == steps) {
+        if (squares && steps > 0) leave_squares(s, *taken);
+        sums_clear(sum);
+        return;
+    }
+    stage_cleared(s, u, *r, step);
+    multiply_stage(a, s, *r, rows, square_of(s, *taken, step), in, true, WAVES, units, sum);
+    ring_step(r);
+    for (step++; step < steps; step++, ring_step(r)) {
         if (TURNS > 1 && step % TURNS != team) continue;
-        if (!there) v = await_stage(s, *r, rows);
-#if SCALING == SCALING_MX
-        if (STAGES_STRADDLE && u.k_end - u.k - step * STEP < STEP) clear_tail(s, r->stage, u.k_end - u.k - step * STEP);
-        multiply_stage_mx(s, r->stage, wg, sum);
-#else
-        there = AHEAD;
-        if (AHEAD && r->stage == 0)
-            for (; step + STAGES < steps; step += STAGES, r->parity ^= 1) /* a round by name: addresses of operands are constants */
+        if (squares && step % SQUARES_STEPS < TURNS) leave_squares(s, *taken), take_squares(s, taken);
+        if (BY_NAME && r->stage == 0) {
+            const int end = squares ? min(steps, step / SQUARES_STEPS * SQUARES_STEPS + SQUARES_STEPS) : steps;
+            for (; step + STAGES <= end - STAGES_STRADDLE; step += STAGES, r->parity ^= 1) {
+                const unsigned int square = square_of(s, *taken, step);
 #pragma unroll
-                for (int stage = 0; stage < STAGES; stage++)
-                    multiply_stage(s, stage, rows, in, &v, true, ring_next({ (unsigned int)stage, r->parity }), sum);
-        if (STAGES_STRADDLE && u.k_end - u.k - step * STEP < STEP) clear_tail(s, r->stage, u.k_end - u.k - step * STEP);
-        multiply_stage(s, r->stage, rows, in, &v, AHEAD && step + 1 < steps, ring_next(*r), sum);
-#endif
+                for (unsigned int stage = 0; stage < STAGES; stage++)
+                    multiply_stage(a, s, { stage, r->parity }, rows, square + 4 * stage, in, false, WAVES, units, sum);
+            }
+            if (step == steps) break;
+            if (squares && step == end) leave_squares(s, *taken), take_squares(s, taken);
+        }
+        stage_cleared(s, u, *r, step);
+        multiply_stage(a, s, *r, rows, square_of(s, *taken, step), in, false, WAVES, units, sum);
+    }
+    if (squares) leave_squares(s, *taken);
+    /* the other team alone had stages of the last 64 */
+    if (squares && TURNS > 1 && steps > SQUARES_STEPS && steps % SQUARES_STEPS > 0 && steps % SQUARES_STEPS <= team) {
+        take_squares(s, taken);
+        leave_squares(s, *taken);
     }
 }
+#endif
 
 #endif
 #endif

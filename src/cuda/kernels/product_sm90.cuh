@@ -45,14 +45,16 @@
 #endif
 #define BITS16 (ELEM_A == PRODUCT_BF16)
 #define BM (64 * WAVES * (SWIGLU ? 1 : WGS))
-#define FIRST_ROW(wg) (SWIGLU ? 0 : (wg) * WAVES * 64) /* of the tile's, a warpgroup's */
+/* Where a warpgroup's w-th block of 64 rows begins: they have blocks in turn, so that tiles of few rows keep them all busy. */
+#define WAVE_ROW(wg, w) (64 * (SWIGLU ? (w) : (w) * WGS + (wg)))
+#define WAVES_APART (SWIGLU ? 1 : WGS)
 #define STEP (BITS16 ? 64 : 128) /* values of the reduction in a stage */
 #define TEAM (128 * WGS)
 #define CONSUMERS (TEAM * TURNS)
 #define THREADS (CONSUMERS + 128)
 /* of a thread; 64 K in all, in eights, of which the block is started with an equal share for each */
 #define LOADS_MUCH (SCALE_ARRIVALS || GROUPS == PRODUCT_MASKED) /* in the loading warps' registers */
-#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : (THREADS == 384 && LOADS_MUCH) || (THREADS == 512 && GATHER) ? 56 : 40)
+#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : THREADS == 512 || LOADS_MUCH ? 56 : 40)
 #define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? LOADS_MUCH ? 224 : 232 : 152)
 #define PROMOTED (SCALING != SCALING_NONE)
 #define LOADERS 96 /* threads of the first warpgroup that load scales */
@@ -68,7 +70,8 @@
 #define SQUARES (RUNS == 1 ? 1 : BN <= 128 || SQUARE_RUN == 128 || (BN <= 192 && SQUARE_RUN == 64) || (BN <= 160 && SQUARE_RUN == 32) ? 2 : 3)
 /* floats of a stage; bulk copies begin at multiples of 4 rows */
 #define A_STAGED (SCALES_STAGED ? BM * PER_STEP + (SCALES_BULK && GROUPS == PRODUCT_ROWS ? 4 : 0) : 0)
-#define B_STAGED (SCALING == SCALING_VECTOR || SCALING == SCALING_MX ? BN * PER_STEP : SCALING == SCALING_SQUARE ? 4 : 0)
+#define B_STAGED (SCALING == SCALING_VECTOR || SCALING == SCALING_MX ? BN * PER_STEP : 0)
+#define SQUARES_STEPS 64 /* stages whose scales of B's squares are fetched together, in advance */
 
 #define WGMMA_N BN
 #if BITS16
@@ -101,11 +104,13 @@
 #define OUT_BYTES (OUT_F32 || SPLIT > 1 || SWIGLU ? 0 : BM * ((BN + 63) / 64 * 128))
 #define OUT_AT (STAGES * STAGE_BYTES)
 #define SCALES_AT (OUT_AT + OUT_BYTES)
-#define JOIN_AT (SCALES_AT + STAGES * SCALE_FLOATS * 4)
+#define SQUARES_AT (SCALES_AT + STAGES * SCALE_FLOATS * 4)
+#define SQUARES_BYTES (SCALING == SCALING_SQUARE ? 2 * SQUARES_STEPS * SQUARES * 4 : 0)
+#define JOIN_AT (SQUARES_AT + SQUARES_BYTES)
 #define JOIN_BYTES ((TURNS - 1) * TEAM * WAVES * BN * 2) /* sums of all teams but the first */
 #define BARRIERS_AT (JOIN_AT + JOIN_BYTES)
-#define UNITS_AT (BARRIERS_AT + 16 * STAGES) /* what each multiplying warp works on */
-#define GATHER_AT (UNITS_AT + CONSUMERS) /* the tile's rows of A */
+#define UNITS_AT (BARRIERS_AT + 16 * STAGES + (SCALING == SCALING_SQUARE ? 32 : 0)) /* what each multiplying warp works on, and will */
+#define GATHER_AT (UNITS_AT + 3 * CONSUMERS) /* the tile's rows of A */
 #define PLACES_AT (GATHER_AT + (GATHER ? BM * 4 : 0)) /* for each multiplying warp and wave: where its 16 rows go, their weights */
 #define TOPS_AT (PLACES_AT + (PLACED ? CONSUMERS * WAVES * 4 : 0)) /* rows' largest magnitudes, of each warpgroup */
 #define PRODUCT_SHARED (TOPS_AT + (SWIGLU ? WGS * BM * 4 : 0))
@@ -135,7 +140,9 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 
 #include "product_units.cuh"
 #include "product_gather.cuh"
+#include "product_squares.cuh"
 #include "product_load.cuh"
+#include "product_walk.cuh"
 #include "product_multiply.cuh"
 #include "product_place.cuh"
 #include "product_store.cuh"
@@ -145,54 +152,42 @@ MOII_FN void open_barriers(const shared &s)
 {
     if (threadIdx.x == 0) {
         for (unsigned int i = 0; i < STAGES; i++) {
-            barrier_init(full_barrier(s, i), 1 + (SCALING == SCALING_SQUARE) + SCALE_ARRIVALS);
+            barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS);
             barrier_init(empty_barrier(s, i), WGS * 4 * CLUSTER);
         }
+#if SCALING == SCALING_SQUARE
+        for (unsigned int i = 0; i < 2; i++) barrier_init(squares_full(s, i), 1), barrier_init(squares_empty(s, i), CONSUMERS / 32);
+#endif
         barrier_init_done();
     }
-}
-
-/* A warp's unit waits for the store in shared memory rather than in registers. */
-MOII_FN void keep_unit(const shared &s, const unit &u)
-{
-    int *to = (int *)(s.p + UNITS_AT) + (threadIdx.x / 32 - 4) * 8;
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) *(int4 *)to = make_int4(u.group, u.row, u.rows, u.col), to[4] = u.d_row;
-    __syncwarp();
-}
-
-MOII_FN void recall_unit(const shared &s, unit *u)
-{
-    const int *from = (const int *)(s.p + UNITS_AT) + (threadIdx.x / 32 - 4) * 8;
-    const int4 v = *(const int4 *)from;
-    u->group = v.x, u->row = v.y, u->rows = v.z, u->col = v.w, u->d_row = from[4];
 }
 
 MOII_FN void consume(const product_args &a, shared s, unsigned int block)
 {
     const int among = __shfl_sync(~0u, (int)threadIdx.x / 128 - 1, 0); /* a warp knows it is the same for all its lanes */
     const int wg = among % WGS, team = among / WGS;
-    cursor c = cursor_begin(a);
+    walk units = { block, false, 0 };
+    walk_keep(s, cursor_begin(a), first_unit());
     ring r = { 0, 0 };
-    unit u;
-    s.a = wgmma_at(s.base + FIRST_ROW(wg) * PRODUCT_STEP_BYTES) + (A_TURNED ? wgmma_runs(8192) : 0);
+    unsigned int taken = 0; /* of what is fetched of squares' scales */
+    s.a = wgmma_at(s.base + WAVE_ROW(wg, 0) * PRODUCT_STEP_BYTES) + (A_TURNED ? wgmma_runs(8192) : 0);
     s.b = wgmma_at(s.base + A_BYTES + (SWIGLU ? wg * BN * PRODUCT_STEP_BYTES : 0)) + (B_TURNED ? wgmma_runs(8192) : 0);
     float sum[WAVES][BN / 2];
-    for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
-        keep_unit(s, u);
+    for (find_next(a, s, &units); units.more;) {
+        const unsigned int slot = units.slot;
+        const unit u = recall_unit(s, slot);
         if (PLACED && team == 0) places_fetch(a, s, u, wg);
-        multiply(a, s, u, &r, wg, team, sum);
+        multiply(a, s, u, &r, &taken, wg, team, &units, sum);
         if (TURNS > 1) join_teams(s, team, sum);
 #if SPLIT > 1
-        if (team == 0) join_parts(a, s, u, wg, block, sum);
+        if (team == 0) join_parts(a, s, recall_unit(s, slot), wg, block, sum);
         else part_meets();
 #else
         if (team == 0) {
-            recall_unit(s, &u);
 #if SWIGLU
-            store_activated(a, s, u, wg, sum);
+            store_activated(a, s, recall_unit(s, slot), wg, sum);
 #else
-            store_tile(a, s, u, wg, sum);
+            store_tile(a, s, recall_unit(s, slot), wg, sum);
 #endif
         }
 #endif
@@ -223,6 +218,9 @@ MOII_FN void product(const product_args &a)
         if (THREADS > 256) REGISTERS_GIVE(PRODUCER_REGISTERS);
         if (warp == 0) load_tiles(a, s, block);
         if (SCALE_ARRIVALS > 0 && warp > 0) load_scales(a, s, block);
+#if SCALING == SCALING_SQUARE
+        if (SCALE_ARRIVALS == 0 && warp == 1) load_squares(a, s, block);
+#endif
         __syncwarp();
 #if SPLIT > 1
         part_meets();

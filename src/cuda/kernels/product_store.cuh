@@ -84,6 +84,7 @@ MOII_FN void store_values(const product_args &a, const shared &s, const unit &u,
 
 #if !OUT_F32
 #define CHUNKS ((BN + 63) / 64)
+#define STORE_BARRIER 4 /* and the next ones: a warpgroup's */
 
 /* Two lines of 128 bytes at a time from shared memory: for what a box would write too much of. */
 MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, unsigned int at, int row, int col, int lane)
@@ -98,48 +99,44 @@ MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, 
     }
 }
 
-/* BF16 by way of shared memory that only this warp uses: boxes of 16 rows of 64 columns, copied in the background. */
-MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, int wg, int lane, float sum[WAVES][BN / 2])
+/* BF16 by way of a warpgroup's shared memory: boxes of 64 rows of 64 columns, copied in the background by a warp each. */
+MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, int wg, int warp, int lane, float sum[WAVES][BN / 2])
 {
-    const int warp = (int)threadIdx.x / 32 % 4;
-    const unsigned int mine = OUT_AT + ((unsigned int)threadIdx.x / 32 - 4) * (WAVES * CHUNKS * 2048);
-    const unsigned int to = s.base + mine + lane % 16 * 128;
+    const unsigned int mine = OUT_AT + (unsigned int)wg * (WAVES * CHUNKS * 8192);
+    const unsigned int to = s.base + mine + warp * 2048 + lane % 16 * 128;
     if (lane == 0) copies_read();
-    __syncwarp();
+    threads_meet(STORE_BARRIER + wg, 128);
 #pragma unroll
     for (int w = 0; w < WAVES; w++)
 #pragma unroll
         for (int j = 0; j < BN / 8; j += 2) {
             const float *v = sum[w] + j * 4;
-            matrices_store(to + (w * CHUNKS + j / 8) * 2048 + ((j % 8 + lane / 16) ^ (lane % 8)) * 16, bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]),
+            matrices_store(to + (w * CHUNKS + j / 8) * 8192 + ((j % 8 + lane / 16) ^ (lane % 8)) * 16, bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]),
                            bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
         }
     shared_to_async();
-    __syncwarp();
+    threads_meet(STORE_BARRIER + wg, 128);
     const bool clipped = GROUPS == PRODUCT_DENSE || GROUPS == PRODUCT_DEPTH; /* a map knows where D ends, but not where a group's rows do */
-    const int first = GROUPS == PRODUCT_DEPTH ? u.row : u.d_row, matrix = GROUPS == PRODUCT_DEPTH ? u.group : 0;
-#pragma unroll
-    for (int w = 0; w < WAVES; w++) {
-        const int row = (wg * WAVES + w) * 64 + warp * 16;
-        const bool boxes = a.d_boxes && !SCATTER && BN % 64 == 0 && (clipped || row + 16 <= u.rows);
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            const unsigned int at = mine + (w * CHUNKS + c) * 2048;
-            if (!boxes) store_lines(a, s, u, at, row, c * 64, lane);
-            else if (lane == 0) box_store(&a.d_map, s.base + at, u.col + c * 64, first + row, matrix);
-        }
+    const bool boxes = a.d_boxes && !SCATTER && BN % 64 == 0;
+    const int whole = clipped ? WAVES : min(max(u.rows / 64 - wg + WAVES_APART - 1, 0) / WAVES_APART, WAVES); /* waves that boxes store */
+    if (boxes && lane == 0) {
+        const int first = GROUPS == PRODUCT_DEPTH ? u.row : u.d_row, matrix = GROUPS == PRODUCT_DEPTH ? u.group : 0;
+        for (int i = warp; i < whole * CHUNKS; i += 4)
+            box_store(&a.d_map, s.base + mine + i * 8192, u.col + i % CHUNKS * 64, first + WAVE_ROW(wg, i / CHUNKS), matrix);
+        copies_close();
     }
-    if (lane == 0) copies_close();
     __syncwarp();
+    for (int i = boxes ? whole * CHUNKS : 0; i < WAVES * CHUNKS; i++)
+        store_lines(a, s, u, mine + i * 8192 + warp * 2048, WAVE_ROW(wg, i / CHUNKS) + warp * 16, i % CHUNKS * 64, lane);
 }
 #endif
 
 MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, int wg, float sum[WAVES][BN / 2])
 {
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
+    const int thread = (int)as_it_is(threadIdx.x), lane = thread % 32, warp = thread / 32 % 4; /* no register keeps what can be found again */
 #if SCALING == SCALING_ROWS
 #pragma unroll
-    for (int w = 0; w < WAVES; w++) apply_rows(a, u, (wg * WAVES + w) * 64 + warp * 16, lane, sum[w]);
+    for (int w = 0; w < WAVES; w++) apply_rows(a, u, WAVE_ROW(wg, w) + warp * 16, lane, sum[w]);
 #endif
 #if PLACED
     places_await();
@@ -149,12 +146,12 @@ MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, i
 #endif
 #if !OUT_F32
     if (a.d_boxes || (a.vectors && a.n % 8 == 0)) {
-        store_boxes(a, s, u, wg, lane, sum);
+        store_boxes(a, s, u, wg, warp, lane, sum);
         return;
     }
 #endif
 #pragma unroll
-    for (int w = 0; w < WAVES; w++) store_values(a, s, u, (wg * WAVES + w) * 64 + warp * 16, lane, 0, BN / 8, sum[w]);
+    for (int w = 0; w < WAVES; w++) store_values(a, s, u, WAVE_ROW(wg, w) + warp * 16, lane, 0, BN / 8, sum[w]);
 }
 
 /* ---- one tile's reduction in SPLIT parts ---- */
@@ -175,7 +172,7 @@ MOII_FN void join_parts(const product_args &a, const shared &s, const unit &u, i
     float *mine = (float *)s.p;
 #if SCALING == SCALING_ROWS
 #pragma unroll
-    for (int w = 0; w < WAVES; w++) apply_rows(a, u, (wg * WAVES + w) * 64 + warp * 16, lane, sum[w]);
+    for (int w = 0; w < WAVES; w++) apply_rows(a, u, WAVE_ROW(wg, w) + warp * 16, lane, sum[w]);
 #endif
     threads_meet(2, TEAM); /* the stages are read */
 #pragma unroll
@@ -186,7 +183,7 @@ MOII_FN void join_parts(const product_args &a, const shared &s, const unit &u, i
 #pragma unroll
         for (int i = 0; i < 4; i++)
             for (unsigned int b = 0; b < SPLIT; b++) v[i] += cluster_read(s.base + ((piece * 4 + i) * TEAM + t) * 4, b);
-        store_values(a, s, u, (wg * WAVES + piece / (BN / 8)) * 64 + warp * 16, lane, piece % (BN / 8) * 8, 1, v);
+        store_values(a, s, u, WAVE_ROW(wg, piece / (BN / 8)) + warp * 16, lane, piece % (BN / 8) * 8, 1, v);
     }
     cluster_meet();
 }

@@ -18,10 +18,10 @@ typedef struct unit {
     int block;       /* scales: the block at k, in units of 128 or 32 values */
 } unit;
 
-typedef struct cursor { /* the group where the last unit lay */
-    int group;
-    int first;          /* units before it */
-    int begin, end;
+typedef struct cursor { /* the group and its band where the last unit lay */
+    int group, band;
+    int first;          /* units before that band */
+    int begin, end;     /* of the group */
 } cursor;
 
 /* A group's last stage may hold values of the next group, but for blocks as long as a stage, which are 0 behind the group's last value. */
@@ -48,7 +48,7 @@ MOII_FN void cursor_enter(const product_args &a, cursor *c)
 MOII_FN cursor cursor_begin(const product_args &a)
 {
     cursor c;
-    c.group = 0, c.first = 0;
+    c.group = c.band = c.first = 0;
     cursor_enter(a, &c);
     return c;
 }
@@ -59,25 +59,37 @@ MOII_FN int rows_in_tiles(const product_args &a, const cursor &c)
     return (rows + BM - 1) / BM;
 }
 
+/* x / by, from a guess that is off by less than 1 until x / by is 2^22, and is put right however far it is off. */
+MOII_FN int quotient(int x, int by)
+{
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"((float)by));
+    int q = (int)((float)x * inverse), rest = x - q * by;
+    while (rest < 0) q--, rest += by;
+    while (rest >= by) q++, rest -= by;
+    return q;
+}
+
 /* false: there is no such unit.  i must not descend from call to call. */
 MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int block, unit *u)
 {
-    int tiles;
+    int high; /* tiles in a column of the band */
     for (;;) {
         if (c->group >= a.groups) return false;
-        tiles = rows_in_tiles(a, *c);
-        if (i < c->first + tiles * a.n_tiles) break;
-        c->first += tiles * a.n_tiles;
-        c->group++;
-        cursor_enter(a, c);
+        high = min(a.band, rows_in_tiles(a, *c) - c->band * a.band);
+        if (high <= 0) {
+            c->group++, c->band = 0;
+            cursor_enter(a, c);
+            continue;
+        }
+        if (i < c->first + high * a.n_tiles) break;
+        c->first += high * a.n_tiles;
+        c->band++;
     }
-    const unsigned int at = (unsigned int)(i - c->first), whole = (unsigned int)(a.band * a.n_tiles);
-    const unsigned int band = at / whole, in = at - band * whole;
-    const unsigned int high = min((unsigned int)a.band, (unsigned int)tiles - band * (unsigned int)a.band);
-    const unsigned int n = in / high, m = band * (unsigned int)a.band + in - n * high;
-    const int row = (int)m * BM;
+    const int in = i - c->first, n = quotient(in, high), m = c->band * a.band + in - n * high;
+    const int row = m * BM;
     u->group = c->group;
-    u->col = (int)(n * CLUSTER + (CLUSTER > 1 ? block : 0)) * BN;
+    u->col = (n * CLUSTER + (CLUSTER > 1 ? (int)block : 0)) * BN;
     u->k = 0, u->k_end = a.k, u->block = 0;
 #if GROUPS == PRODUCT_ROWS
     u->row = c->begin + row;

@@ -14,6 +14,15 @@ MOII_FN float shared_read(unsigned int address)
     return v;
 }
 
+MOII_FN float2 shared_read_pair(unsigned int address)
+{
+    float2 v;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
+    return v;
+}
+
+MOII_FN void shared_write(unsigned int address, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(address), "f"(v) : "memory"); }
+
 /* The same number, of which the compiler no longer knows where it comes from: sums with it stay where they are written. */
 MOII_FN unsigned int as_it_is(unsigned int x)
 {
@@ -51,17 +60,8 @@ MOII_FN void barrier_arrive_at(unsigned int barrier, unsigned int block)
 /* Waits for the end of the phase of this parity: 0 for the first, and 1 is over before anything has begun. */
 MOII_FN void barrier_wait(unsigned int barrier, unsigned int parity)
 {
-    asm volatile("{\n .reg .pred done;\n again:\n mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 " @!done bra again;\n}" :: "r"(barrier), "r"(parity) : "memory");
-}
-
-/* 1: that phase has ended; 0: not yet.  What is read behind this question must depend on the answer: else a read overtakes it. */
-MOII_FN unsigned int barrier_test(unsigned int barrier, unsigned int parity)
-{
-    unsigned int done;
-    asm volatile("{\n .reg .pred done;\n mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n selp.b32 %0, 1, 0, done;\n}"
-                 : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
-    return done;
+    asm volatile("{\n .reg .pred done;\n again:\n mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1, %2;\n"
+                 " @!done bra again;\n}" :: "r"(barrier), "r"(parity), "n"(10000000) : "memory");
 }
 
 /* One of the 15 barriers that whole warps share: `threads` of them meet. */

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * product_squares.cuh: scales of B's 128x128 squares for product_sm90.cuh.  A loading warp fetches those of 64 stages at once, into one of
+ * two places in turn, long before they are needed: in a stage's own barrier they would come last, and cost 4 %. */
+#ifndef MOII_PRODUCT_SQUARES_CUH
+#define MOII_PRODUCT_SQUARES_CUH
+
+#if SCALING == SCALING_SQUARE
+#define SQUARES_BARRIERS (BARRIERS_AT + 16 * STAGES)
+
+MOII_FN unsigned int squares_full(const shared &s, unsigned int place) { return s.base + SQUARES_BARRIERS + 16 * place; }
+MOII_FN unsigned int squares_empty(const shared &s, unsigned int place) { return s.base + SQUARES_BARRIERS + 16 * place + 8; }
+MOII_FN unsigned int squares_at(const shared &s, unsigned int place) { return s.base + SQUARES_AT + place * (4 * SQUARES_STEPS * SQUARES); }
+
+/* One warp: the scales of the unit's stages from `step` on; they are the fetched-th 64. */
+MOII_FN void fetch_squares(const product_args &a, const shared &s, const unit &u, int step, unsigned int fetched)
+{
+    const int lane = (int)threadIdx.x % 32, steps = steps_of(u);
+    const unsigned int place = fetched & 1;
+    const float *p = (const float *)((const char *)a.b_scales.p + (B_GROUPED ? u.group * a.b_scales.group_bytes : 0));
+    float v[SQUARES][SQUARES_STEPS / 32];
+#pragma unroll
+    for (int i = 0; i < SQUARES; i++) { /* behind the last: columns that are not stored */
+        const unsigned int row = SWIGLU ? (unsigned int)(u.col + i * (a.n / 2)) / 128 : (unsigned int)min(u.col / 128 + i, a.b_scales.rows - 1);
+#pragma unroll
+        for (int j = 0; j < SQUARES_STEPS / 32; j++)
+            v[i][j] = step + j * 32 + lane < steps ? __ldg(p + scale_index(a.b_scales, row, (unsigned int)(u.block + step + j * 32 + lane))) : 0.0f;
+    }
+    barrier_wait(squares_empty(s, place), (fetched >> 1 & 1) ^ 1);
+#pragma unroll
+    for (int i = 0; i < SQUARES; i++)
+#pragma unroll
+        for (int j = 0; j < SQUARES_STEPS / 32; j++) shared_write(squares_at(s, place) + 4 * (i * SQUARES_STEPS + j * 32 + lane), v[i][j]);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(squares_full(s, place));
+}
+
+/* All units' scales, where the warp has nothing else to load. */
+MOII_FN void load_squares(const product_args &a, const shared &s, unsigned int block)
+{
+    cursor c = cursor_begin(a);
+    unsigned int fetched = 0;
+    unit u;
+    for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart())
+        for (int step = 0; step < steps_of(u); step += SQUARES_STEPS) fetch_squares(a, s, u, step, fetched++);
+}
+#endif
+
+/* A multiplying warp no longer needs the last 64 of the `taken` so far. */
+MOII_FN void leave_squares(const shared &s, unsigned int taken)
+{
+#if SCALING == SCALING_SQUARE
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(squares_empty(s, (taken - 1) & 1));
+#endif
+}
+
+/* It waits for the next 64. */
+MOII_FN void take_squares(const shared &s, unsigned int *taken)
+{
+#if SCALING == SCALING_SQUARE
+    barrier_wait(squares_full(s, *taken & 1), *taken >> 1 & 1);
+    ++*taken;
+#endif
+}
+
+/* Those of stage `step`; all stages of a unit are come to, one after the other. */
+MOII_FN void reach_squares(const shared &s, int step, unsigned int *taken)
+{
+    if (step % SQUARES_STEPS) return;
+    if (step > 0) leave_squares(s, *taken);
+    take_squares(s, taken);
+}
+
+/* Address of the first square's scale in a stage. */
+MOII_FN unsigned int square_of(const shared &s, unsigned int taken, int step)
+{
+#if SCALING == SCALING_SQUARE
+    return squares_at(s, (taken - 1) & 1) + 4 * (step % SQUARES_STEPS);
+#else
+    return 0;
+#endif
+}
+
+#endif
