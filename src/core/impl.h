@@ -33,6 +33,7 @@ typedef struct moii_impl {
     uint32_t recipes;
     bool is_reference;
     bool is_unverified; /* never run on real hardware: chosen only by name */
+    bool takes_logits;  /* moe_decode: runs route themselves where the plan is from_logits */
     /* True if this row can do it; otherwise *why says in words why not.  NULL: anything of its recipes. */
     bool (*supports)(const moi_ctx *ctx, const void *desc, const char **why);
     /* Sets plan->workspace_bytes and, if it needs one, plan->state and plan->unplan.  NULL: nothing to prepare. */

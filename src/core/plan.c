@@ -22,6 +22,7 @@ const char *moii_plan_declines(const moii_impl *r, const moi_ctx *ctx, const voi
     if (ctx->reference_only && !r->is_reference && !named) return "is not the reference, which the context asks for";
     if (r->is_unverified && !named) return "never ran on real hardware; name it to use it";
     if (recipes & ~r->recipes) return "does not know the recipe";
+    if (r->op == MOII_OP_MOE_DECODE && !r->takes_logits && ((const moi_moe_decode_desc *)desc)->from_logits) return "takes ids and weights, no logits";
     if (r->supports && !r->supports(ctx, desc, &why)) return why;
     return NULL;
 }

@@ -147,5 +147,5 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
 
 const moii_impl moii_impl_moe_decode_fast = {
     .name = "moe_decode_fast", .op = MOII_OP_MOE_DECODE, .backend = MOI_BACKEND_CPU, .recipes = MOII_ALL_RECIPES,
-    .plan = plan_fast, .run = run,
+    .takes_logits = true, .plan = plan_fast, .run = run,
 };

@@ -59,5 +59,5 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
 
 const moii_impl moii_impl_moe_decode_ref = {
     .name = "moe_decode_ref", .op = MOII_OP_MOE_DECODE, .backend = MOI_BACKEND_CPU, .recipes = MOII_ALL_RECIPES,
-    .is_reference = true, .plan = plan_ref, .run = run,
+    .takes_logits = true, .is_reference = true, .plan = plan_ref, .run = run,
 };

@@ -212,5 +212,5 @@ static const moii_kernel *const kernels[] = { &kernel, &moii_route_kernel, NULL 
 const moii_impl moii_impl_moe_decode_sm90 = {
     .name = "moe_decode_sm90", .op = MOII_OP_MOE_DECODE, .backend = MOI_BACKEND_CUDA,
     .recipes = MOII_RECIPE_BIT(MOI_RECIPE_BF16) | MOII_RECIPE_BIT(MOI_RECIPE_MX32) | MOII_RECIPE_BIT(MOI_RECIPE_BLK128),
-    .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
+    .takes_logits = true, .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
 };
