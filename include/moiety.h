@@ -63,6 +63,7 @@ typedef struct moi_quantize_desc {
     int64_t max_rows, cols;
     int64_t batch;                 /* matrices of the same shape, one after the other, in all buffers; default 1 */
     int64_t groups;                /* > 0: rows are cut by args.offsets and column-wise blocks do not cross groups */
+    moi_mx_scales rowwise_mx;      /* equal scales of the row-wise result, which must be mx32 with E4M3 and not lenient */
 } moi_quantize_desc;
 #define MOI_QUANTIZE_DESC_INIT { .size = sizeof(moi_quantize_desc), .in = MOI_F32, .want = MOI_WANT_ROWWISE, .batch = 1 }
 
@@ -84,6 +85,7 @@ typedef struct moi_quantize_args {
  *           0x7F for E4M3 and E5M2 and 0 for the others, so that nothing of the block passes for a number.  With
  *           MOI_NONFINITE_LENIENT: NaN does not count for a, Inf counts as the largest finite FP32 for blk128 and gives
  *           E = 254 for mx32; elements are encoded as by moi_encode.
+ *           rowwise_mx: then the row-wise result is rebased, as by moi_rebase_run in place with group 128 or 0; its bound holds.
  * Shapes    in [rows, cols]; rowwise.data [rows, cols], colwise.data [cols, rows]; scales as moi_scale_bytes says:
  *           row-wise for (rows, cols, 0), column-wise for (cols, rows, groups).
  *           groups > 0: colwise.data [cols, moi_ragged_cols(colwise, rows, groups)], every group at whole blocks: the rows
@@ -94,6 +96,7 @@ typedef struct moi_quantize_args {
  *           Rows of sub-byte elements: ld * bits % 8 = 0; the spare bits of a row's last byte become 0.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED.
  * Promise   P:quantize.bits  every row gives the same bits.  P:quantize.once  both results come from one read of `in`.
+ *           P:quantize.rebase  those of rowwise_mx are the bits of quantising, then rebasing.
  * Source    OCP Microscaling Formats v1.0; arXiv:2506.08027; DeepSeek-V3 report, arXiv:2412.19437, section 3.3. */
 MOI_API moi_status moi_quantize_plan_create(moi_plan **out, moi_ctx *ctx, const moi_quantize_desc *desc);
 MOI_API moi_status moi_quantize_run(const moi_plan *plan, const moi_quantize_args *args, void *workspace,
@@ -155,13 +158,6 @@ MOI_API moi_status moi_rebase_run(const moi_plan *plan, const moi_rebase_args *a
 
 /* How a plain (F32, BF16) operand lies in memory; quantised operands are always K-major. */
 typedef enum moi_order { MOI_K_MAJOR = 0, MOI_MN_MAJOR = 1 } moi_order;
-
-/* What is known of an mx32 product's scales, of a and b alike. */
-typedef enum moi_mx_scales {
-    MOI_MX_FREE = 0,    /* nothing */
-    MOI_MX_PER_128 = 1, /* those of each 128 elements of a row are equal: moi_rebase with group 128 */
-    MOI_MX_PER_ROW = 2  /* those of a row are equal: moi_rebase with group 0 */
-} moi_mx_scales;
 
 typedef struct moi_gemm_desc {
     uint32_t size;

@@ -219,7 +219,7 @@ typedef struct moi_moe_decode_args {
 /* Computes  u[t][s][i] = silu(gate_e[i] . x[t]) * (up_e[i] . x[t]), rounded to x's type;
  *           y[t][j] = sum over s of weights[t][s] * (down_e[j] . u[t][s]) in one FP32 accumulator per output.
  *           Two passes organised around outputs: no gather buffer, no per-expert output buffer.
- *           from_logits: ids and weights are those of moi_route for these logits.  On a GPU that is still two launches.
+ *           from_logits: ids and weights are those of moi_route for these logits.  On a GPU few tokens need no launch more for that.
  * Requires  top_k <= experts if from_logits.
  * Errors    ARG (an id >= experts, CPU back end), SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.
  * Promise   P:decode.bound  the bound of gemm for each dot product plus 2^-100 for FP32's end, and 2^-8 relative per u for

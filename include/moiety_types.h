@@ -104,6 +104,13 @@ typedef enum moi_block {
     MOI_BLOCK_SQUARE = 1  /* 128x128, blk128 weights */
 } moi_block;
 
+/* Which E8M0 scales of a row are equal; of a product: those of a and b alike. */
+typedef enum moi_mx_scales {
+    MOI_MX_FREE = 0,    /* none need be */
+    MOI_MX_PER_128 = 1, /* those of each 128 elements: moi_rebase with group 128 */
+    MOI_MX_PER_ROW = 2  /* all: moi_rebase with group 0 */
+} moi_mx_scales;
+
 enum {
     MOI_SCALE_POW2 = 1,       /* blk128: round the FP32 scale up to a power of two ("ue8m0" checkpoints) */
     MOI_NONFINITE_LENIENT = 2 /* see moi_quantize_run: keep finite values of a block that has NaN or Inf */

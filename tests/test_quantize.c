@@ -17,6 +17,7 @@ typedef struct fixture {
     uint32_t want;
     int64_t rows, cols, batch, groups, pad; /* pad: elements between the rows of every buffer, in 4-element steps */
     const int64_t *offsets;
+    moi_mx_scales mx;
     void *x, *data[2], *scale[2];
     int64_t data_bytes[2], scale_bytes[2];
 } fixture;
@@ -54,7 +55,7 @@ static bool quantize(const fixture *t, const char *row)
 {
     moi_quantize_desc d = MOI_QUANTIZE_DESC_INIT;
     d.row = row, d.in = t->in, d.rowwise = t->f[0], d.colwise = t->f[1], d.want = t->want;
-    d.max_rows = t->rows + 3, d.cols = t->cols, d.batch = t->batch, d.groups = t->groups;
+    d.max_rows = t->rows + 3, d.cols = t->cols, d.batch = t->batch, d.groups = t->groups, d.rowwise_mx = t->mx;
     moi_plan *plan;
     moit_mem m = moit_mem_of(row);
     moi_status status = moi_quantize_plan_create(&plan, m.ctx, &d);
@@ -424,6 +425,53 @@ static void test_unowned(void **state)
     }
 }
 
+/* What the fixture's row-wise result, of equal scales, must be: quantised without, then rebased. */
+static void expect_rebased(const fixture *t, fixture *want)
+{
+    *want = *t;
+    want->mx = MOI_MX_FREE;
+    make_outputs(want);
+    quantize(want, "quantize_ref");
+    moi_rebase_desc d = MOI_REBASE_DESC_INIT;
+    d.row = "rebase_ref", d.format = t->f[0], d.group = t->mx == MOI_MX_PER_128 ? 128 : 0, d.max_rows = t->rows, d.cols = t->cols;
+    moi_plan *plan;
+    moit_ok(moi_rebase_plan_create(&plan, moit_ctx(0), &d));
+    for (int64_t i = 0; i < t->batch; i++) {
+        moi_result out = { (char *)want->data[0] + i * t->rows * row_bytes(t, 0), (char *)want->scale[0] + i * want->scale_bytes[0] / t->batch, ld_of(t, 0) };
+        moi_rebase_args a = { .size = sizeof a, .rows = t->rows, .in = { out.data, out.scale, out.ld }, .out = out };
+        moit_ok(moi_rebase_run(plan, &a, NULL, 0, NULL));
+    }
+    moi_plan_free(plan);
+}
+
+/* P:quantize.rebase */
+static void test_rebased(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = { { 3, 256 }, { 128, 128 }, { 130, 1088 }, { 1, 1 }, { 260, 160 }, { 16, 7168 }, { 0, 64 }, { 5, 0 }, { 140, 2100 } };
+    static const int64_t cuts[] = { 0, 1, 1, 60, 130, 130 };
+    for (int k = 0; k < 9 * 2 * 3 * 4; k++) {
+        if (!moit_picked((uint64_t)k)) continue;
+        fixture t = { .in = inputs[k % 3], .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = k % 4 == 3 ? 3 : 1, .rows = sizes[k % 9][0],
+                      .cols = sizes[k % 9][1], .batch = k % 5 == 4 && sizes[k % 9][0] % 16 == 0 ? 2 : 1, .pad = k % 7 == 6 ? 3 : 0 };
+        t.mx = (moi_mx_scales)(1 + k / 9 % 2);
+        t.f[0].layout = (moi_layout)(k / 18 % 3), t.f[0].round = (moi_round)(k / 54);
+        if (t.want == 3 && t.rows >= 130 && t.batch == 1) t.groups = 5, t.offsets = cuts;
+        make_input(&t, (uint64_t)k + 3000, k % 4 == 1);
+        fixture want, out;
+        expect_rebased(&t, &want);
+        for (int r = 0; moit_any_row("quantize", r); r++) {
+            out = t;
+            make_outputs(&out);
+            if (quantize(&out, moit_any_row("quantize", r)))
+                for (int side = 0; side < 2; side++)
+                    if (t.want & 1u << side) same(&want, &out, side, moit_any_row("quantize", r));
+            free_outputs(&out);
+        }
+        free_outputs(&want), moit_free(t.x);
+    }
+}
+
 /* One block of 32 whose last value is `last`, everything else 0. */
 static void golden(const char *row, uint32_t flags, moi_dtype elem, float last, unsigned int scale, unsigned int code, unsigned int rest)
 {
@@ -479,7 +527,7 @@ static void test_errors(void **state)
     moi_plan *plan;
     moi_ctx *ctx = moit_ctx(0);
     good.rowwise = good.colwise = MOI_FORMAT_MXFP8, good.want = 3, good.max_rows = 64, good.cols = 32;
-    struct { moi_status status; const char *text; moi_quantize_desc d; } bad[16];
+    struct { moi_status status; const char *text; moi_quantize_desc d; } bad[17];
     int n = 0;
 #define BAD(s, t, ...) do { d = good; __VA_ARGS__; bad[n].status = s, bad[n].text = t, bad[n++].d = d; } while (0)
     BAD(MOI_ERR_ARG, "in must be f32, bf16 or f16, got e4m3", d.in = MOI_E4M3);
@@ -495,6 +543,9 @@ static void test_errors(void **state)
     BAD(MOI_ERR_ARG, "groups need elements of 8 bits, got e2m1", d.groups = 1, d.colwise.elem = MOI_E2M1);
     BAD(MOI_ERR_ARG, "groups need layout row or col, got tiled", d.groups = 1, d.colwise.layout = MOI_LAYOUT_TILED);
     BAD(MOI_ERR_ARG, "groups need vector blocks", d.groups = 1, d.colwise = MOI_FORMAT_BLK128_WEIGHT);
+    BAD(MOI_ERR_ARG, "rowwise_mx must be 0 (free)", d.rowwise_mx = (moi_mx_scales)3);
+    BAD(MOI_ERR_ARG, "rowwise_mx needs want with ROWWISE (1), got 2", d.rowwise_mx = MOI_MX_PER_ROW, d.want = 2);
+    BAD(MOI_ERR_ARG, "got mx32 with e5m2 and flags 0", d.rowwise_mx = MOI_MX_PER_128, d.rowwise.elem = MOI_E5M2);
     for (int i = 0; i < n; i++) moit_refused(moi_quantize_plan_create(&plan, ctx, &bad[i].d), bad[i].status, bad[i].text);
     moit_refused(moi_quantize_plan_create(NULL, ctx, &good), MOI_ERR_ARG, "out is NULL");
 
@@ -527,7 +578,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden), cmocka_unit_test(test_formats), cmocka_unit_test(test_directions),
         cmocka_unit_test(test_groups), cmocka_unit_test(test_eight_bits), cmocka_unit_test(test_long_groups),
-        cmocka_unit_test(test_unowned), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_unowned), cmocka_unit_test(test_rebased), cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ class CtxConfig(c.Structure):
 
 class QuantizeDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("input", c.c_int), ("rowwise", Format), ("colwise", Format), ("want", c.c_uint32),
-                ("max_rows", c.c_int64), ("cols", c.c_int64), ("batch", c.c_int64), ("groups", c.c_int64)]
+                ("max_rows", c.c_int64), ("cols", c.c_int64), ("batch", c.c_int64), ("groups", c.c_int64), ("rowwise_mx", c.c_int)]
 
 
 class QuantizeArgs(c.Structure):
@@ -156,12 +156,12 @@ def stream():
 class Quantize:
     """A plan with its results' tensors; x [rows, cols], or several matrices [batch, rows, cols]."""
 
-    def __init__(self, ctx, x, fmt, want, groups=0, offsets=None, row=None):
+    def __init__(self, ctx, x, fmt, want, groups=0, offsets=None, row=None, mx=0):
         rows, cols = x.shape[-2:]
         batch = x.shape[0] if x.dim() == 3 else 1
         self.x, self.offsets, self.want = x, offsets, want
         desc = QuantizeDesc(size=c.sizeof(QuantizeDesc), row=row, input=BF16 if x.dtype == torch.bfloat16 else F32, rowwise=fmt, colwise=fmt,
-                            want=want, max_rows=rows, cols=cols, batch=batch, groups=groups)
+                            want=want, max_rows=rows, cols=cols, batch=batch, groups=groups, rowwise_mx=mx)
         self.plan = c.c_void_p()
         check(lib.moi_quantize_plan_create(c.byref(self.plan), ctx, c.byref(desc)))
         self.row = lib.moi_plan_row(self.plan).decode()

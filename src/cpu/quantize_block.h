@@ -11,6 +11,7 @@
 
 #include "dtype.h"
 #include "format.h"
+#include "moiety.h"
 
 static inline unsigned int moii_amax(const moi_format *f, unsigned int amax, float v)
 {
@@ -50,5 +51,8 @@ typedef struct moii_side {
 
 /* quantize_ref.c: the reference, block by block. */
 void moii_quantize_side_ref(const moii_side *side);
+
+/* rebase_ref.c: rows from_row .. to_row - 1, counted over all matrices, of a quantisation's row-wise result as its rowwise_mx wants them. */
+void moii_rebase_quantized(const moi_quantize_desc *d, const moi_quantize_args *a, int64_t from_row, int64_t to_row);
 
 #endif

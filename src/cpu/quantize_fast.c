@@ -211,6 +211,10 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     } else {
         quantize_pass(&j, d->want, ragged, threads);
     }
+    if (d->rowwise_mx) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (d->batch * a->rows * d->cols >= 1 << 14)
+        for (int64_t r = 0; r < d->batch * a->rows; r++) moii_rebase_quantized(d, a, r, r + 1);
+    }
     return MOI_OK;
 }
 

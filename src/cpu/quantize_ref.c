@@ -77,6 +77,7 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
             if (s.scale) s.scale = (char *)s.scale + scale_bytes;
         }
     }
+    if (d->rowwise_mx) moii_rebase_quantized(d, a, 0, d->batch * a->rows);
     return MOI_OK;
 }
 

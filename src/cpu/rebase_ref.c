@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rebase_ref.c: the 32-blocks of a group, re-expressed against the group's largest scale. */
 #include "cpu.h"
+#include "quantize_block.h"
 #include "scales.h"
 
 typedef struct group {
@@ -58,16 +59,14 @@ static int rebase_group(const group *g, const moii_scales *from, const moii_scal
     return worst;
 }
 
-static moi_status run(const moi_plan *plan, const void *args_, void *workspace, moi_stream stream)
+/* Rows from_row .. to_row - 1; gives their largest shift. */
+static int rebase_rows(const moi_rebase_desc *d, const moi_rebase_args *a, int64_t from_row, int64_t to_row)
 {
-    const moi_rebase_desc *d = &plan->desc.rebase;
-    const moi_rebase_args *a = args_;
-    (void)workspace, (void)stream;
     moii_scales from = moii_scales_of(&d->format, a->in.scale, a->rows, d->cols, 0);
     moii_scales to = moii_scales_of(&d->format, a->out.scale, a->rows, d->cols, 0);
     int64_t width = d->group ? d->group / MOII_MX_BLOCK : from.blocks, groups = width ? moii_ceil_div(from.blocks, width) : 0;
     int worst = 0;
-    for (int64_t r = 0; r < a->rows; r++)
+    for (int64_t r = from_row; r < to_row; r++)
         for (int64_t i = 0; i < groups; i++) {
             group g = { (const unsigned char *)a->in.data + r * (a->in.ld ? a->in.ld : d->cols),
                         (unsigned char *)a->out.data + r * (a->out.ld ? a->out.ld : d->cols),
@@ -77,6 +76,28 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
             if (shift > worst) worst = shift;
             if (a->bound) a->bound[r * groups + i] = bound;
         }
+    return worst;
+}
+
+void moii_rebase_quantized(const moi_quantize_desc *d, const moi_quantize_args *a, int64_t from_row, int64_t to_row)
+{
+    moi_rebase_desc rebase = { .format = d->rowwise, .group = d->rowwise_mx == MOI_MX_PER_128 ? MOII_BLK : 0, .max_rows = a->rows, .cols = d->cols };
+    int64_t stride = a->rowwise.ld ? a->rowwise.ld : d->cols, scales = moi_scale_bytes(&d->rowwise, a->rows, d->cols, 0);
+    for (int64_t r = from_row; r < to_row; r++) {
+        int64_t i = r / a->rows;
+        moi_result out = { (unsigned char *)a->rowwise.data + i * a->rows * stride, (unsigned char *)a->rowwise.scale + i * scales, stride };
+        moi_rebase_args args = { .rows = a->rows, .in = { out.data, out.scale, stride }, .out = out };
+        rebase_rows(&rebase, &args, r % a->rows, r % a->rows + 1);
+    }
+}
+
+static moi_status run(const moi_plan *plan, const void *args_, void *workspace, moi_stream stream)
+{
+    const moi_rebase_desc *d = &plan->desc.rebase;
+    const moi_rebase_args *a = args_;
+    (void)workspace, (void)stream;
+    moii_scales to = moii_scales_of(&d->format, a->out.scale, a->rows, d->cols, 0);
+    int worst = rebase_rows(d, a, 0, a->rows);
     if (a->rows && d->cols) moii_scales_pad(&to, a->out.scale);
     if (a->max_shift) *a->max_shift = worst;
     return MOI_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * quantize_plain.c: launches quantize_plain.cu, once for each direction. */
+ * quantize_plain.c: launches quantize_plain.cu, once for each direction, and rebase_plain.cu where equal scales are wanted. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,6 +7,7 @@
 #include "format.h"
 #include "gpu.h"
 #include "kernels/quantize_plain_args.h"
+#include "rebase_plain.h"
 
 static const moi_dtype elements[] = { MOI_F32, MOI_BF16, MOI_E4M3, MOI_E5M2, MOI_E3M2, MOI_E2M3, MOI_E2M1, MOI_INT8 };
 enum { ELEMENTS = sizeof elements / sizeof *elements, THREADS = 256, TEAM = 32, MOST_BLOCKS = 65535, PLAIN_WIDTH = 128 };
@@ -24,7 +25,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
-typedef struct state { moii_gpu_kernel side[2]; } state; /* row-wise, column-wise */
+typedef struct state { moii_gpu_kernel kernels[3], *side[2], *rebase; } state; /* row-wise, column-wise */
 
 static void unplan(moi_plan *plan) { free(plan->state); }
 
@@ -35,12 +36,18 @@ static moi_status plan_it(moi_plan *plan)
     MOII_REQUIRE(s, MOI_ERR_NOMEM, "quantize plan: no memory");
     plan->state = s;
     plan->unplan = unplan;
-    int first = d->want & MOI_WANT_ROWWISE ? 0 : 1, last = d->want & MOI_WANT_COLWISE ? 1 : 0;
-    for (int side = first; side <= last; side++) {
-        s->side[side].kernel = &kernel;
-        defines_for(side ? d->colwise.elem : d->rowwise.elem, s->side[side].defines);
+    int count = 0;
+    for (int side = 0; side < 2; side++) {
+        if (!(d->want & 1u << side)) continue;
+        s->side[side] = &s->kernels[count++];
+        s->side[side]->kernel = &kernel;
+        defines_for(side ? d->colwise.elem : d->rowwise.elem, s->side[side]->defines);
     }
-    return moii_gpu_prepare(plan->ctx, s->side + first, last - first + 1);
+    if (d->rowwise_mx) {
+        s->rebase = &s->kernels[count++];
+        s->rebase->kernel = &moii_rebase_kernel;
+    }
+    return moii_gpu_prepare(plan->ctx, s->kernels, count);
 }
 
 /* The extent of the scales with the padding of their layout. */
@@ -94,14 +101,16 @@ static moi_status run_side(const moi_plan *plan, const moi_quantize_args *in, bo
     if (a.unit_rows == 0 || a.cells == 0 || (!plain && !a.scale)) return MOI_OK;
     moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(a.cells, teams), MOST_BLOCKS), moii_min(a.unit_rows, MOST_BLOCKS),
                                          moii_min(a.batch, MOST_BLOCKS) }, .threads = THREADS };
-    return moii_gpu_run(plan, &s->side[transposed], &launch, &a, stream);
+    return moii_gpu_run(plan, s->side[transposed], &launch, &a, stream);
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
 {
     const moi_quantize_desc *d = &plan->desc.quantize;
+    const state *s = plan->state;
     (void)workspace;
     if (d->want & MOI_WANT_ROWWISE) MOII_TRY(run_side(plan, args, false, stream));
+    if (s->rebase) MOII_TRY(moii_rebase_quantized_gpu(plan, s->rebase, args, stream));
     return d->want & MOI_WANT_COLWISE ? run_side(plan, args, true, stream) : MOI_OK;
 }
 

@@ -9,26 +9,32 @@
 #include "tile8.h"
 
 /* What one variant of the kernel is compiled for. */
-typedef struct shape { bool bf16; int row_kind, row_elem, col_kind, col_elem; bool ragged; } shape;
+typedef struct shape { bool bf16; int row_kind, row_elem, col_kind, col_elem; bool ragged, rebase; } shape;
 
 static void defines_for(const shape *s, char defines[MOII_DEFINES])
 {
-    snprintf(defines, MOII_DEFINES, "BF16=%d ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d RAGGED=%d", s->bf16, s->row_kind, s->row_elem,
-             s->col_kind, s->col_elem, s->ragged);
+    snprintf(defines, MOII_DEFINES, "BF16=%d ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d RAGGED=%d ROW_REBASE=%d", s->bf16, s->row_kind,
+             s->row_elem, s->col_kind, s->col_elem, s->ragged, s->rebase);
 }
 
 /* Both directions of one format, or either alone: the mixtures a caller may ask for besides are made of the same code. */
 enum { SIDES = 3, KINDS = 3, ELEMS = 2, INPUTS = 2, WHOLE = SIDES * KINDS * ELEMS * INPUTS, RAGGED_SIDES = 2, RAGGED_KINDS = 2,
-       VARIANTS = WHOLE + RAGGED_SIDES * RAGGED_KINDS * ELEMS * INPUTS };
+       CUT = WHOLE + RAGGED_SIDES * RAGGED_KINDS * ELEMS * INPUTS, REBASED = 3, VARIANTS = CUT + REBASED * INPUTS };
 static void variant(int i, char defines[MOII_DEFINES])
 {
     static const int elems[] = { ELEM_E4M3, ELEM_E5M2 };
+    if (i >= CUT) { /* rows alone, beside columns, and beside columns in groups */
+        int cols = (i -= CUT) % REBASED;
+        shape s = { i / REBASED, TILE_MX32, ELEM_E4M3, cols ? TILE_MX32 : TILE_NONE, cols ? ELEM_E4M3 : 0, cols == 2, true };
+        defines_for(&s, defines);
+        return;
+    }
     bool ragged = i >= WHOLE;
     if (ragged) i -= WHOLE;
     int sides = ragged ? RAGGED_SIDES : SIDES, kinds = ragged ? RAGGED_KINDS : KINDS;
     int side = i % sides + ragged, kind = TILE_MX32 + i / sides % kinds, elem = elems[i / sides / kinds % ELEMS];
     shape s = { i / sides / kinds / ELEMS, side == 1 ? TILE_NONE : kind, side == 1 ? 0 : elem, side == 0 ? TILE_NONE : kind, side == 0 ? 0 : elem,
-                ragged };
+                ragged, false };
     defines_for(&s, defines);
 }
 
@@ -57,6 +63,8 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     if (d->in == MOI_F16) return false;
     *why = "elements must be E4M3 or E5M2 with scales, and not lenient";
     if (row < 0 || col < 0) return false;
+    *why = "a tile of 128 columns does not know a whole row";
+    if (d->rowwise_mx == MOI_MX_PER_ROW) return false;
     *why = "square blocks cannot be cut where groups are";
     if (d->groups && (row == TILE_SQUARE || col == TILE_SQUARE)) return false;
     *why = "there must be fewer than 2^30 tiles of 128 x 128";
@@ -76,7 +84,7 @@ static moi_status plan_it(moi_plan *plan)
     MOII_REQUIRE(k, MOI_ERR_NOMEM, "quantize plan: no memory");
     plan->state = k;
     plan->unplan = unplan;
-    shape s = { .bf16 = d->in == MOI_BF16 };
+    shape s = { .bf16 = d->in == MOI_BF16, .rebase = d->rowwise_mx == MOI_MX_PER_128 };
     if (d->want & MOI_WANT_ROWWISE) s.row_kind = moii_tile8_kind(&d->rowwise), s.row_elem = (int)d->rowwise.elem;
     if (d->want & MOI_WANT_COLWISE) s.col_kind = moii_tile8_kind(&d->colwise), s.col_elem = (int)d->colwise.elem;
     s.ragged = s.col_kind != TILE_NONE && d->groups > 0;

@@ -15,7 +15,8 @@ int moii_tile8_kind(const moi_format *f)
 
 tile8_side moii_tile8_side(const moi_format *f, const moi_result *out, int64_t rows, int64_t cols, int64_t groups)
 {
-    tile8_side s = { .data = out->data, .scale = out->scale, .stride = moii_ld_bytes(f, out->ld, moi_ragged_cols(f, cols, groups)), .layout = (int)f->layout,
+    tile8_side s = { .data = out->data, .scale = out->scale, .stride = moii_ld_bytes(f, out->ld, moi_ragged_cols(f, cols, groups)),
+                     .layout = (int)f->layout, .minus_zero = 0x80000000u,
                      .rule = moii_block_rule_of(f) };
     s.carry = moii_e8m0_carry(s.rule.element, s.rule.rounding);
     s.carry2 = (s.carry >> 16) * 0x10001u, s.emax2 = (unsigned int)s.rule.element.emax * 0x10001u;

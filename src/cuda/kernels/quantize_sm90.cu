@@ -3,7 +3,7 @@
  * quantize_sm90: moi_quantize_run to 8-bit elements, either direction or both from one read, in tiles of 128 x 128 values.
  *
  *   defines   BF16: 1, or 0 where the values are FP32; ROW_KIND, COL_KIND: TILE_...; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2;
- *             RAGGED: 1 where groups cut the rows
+ *             RAGGED: 1 where groups cut the rows; ROW_REBASE: 1 where the scales of 128 columns are made equal
  *   grid      RAGGED: one per 128 columns that clears; then a block for each tile, those beside one another first (columns alone: for two
  *             tiles one below the other)
  *   threads   256 for each tile that a block makes at a time, a square of 8 x 8 values each, all of them read before anything else is done;
@@ -16,13 +16,8 @@
 /* Columns leave in pieces of 256 bytes: alone, of two tiles that a block makes at a time; beside rows, of two blocks that store at the same time. */
 #define TILE_UNITS QUANTIZE_SM90_UNITS(BF16, ROW_KIND, COL_KIND, RAGGED)
 #define TILE_DOWN QUANTIZE_SM90_DOWN(BF16, ROW_KIND, COL_KIND, RAGGED)
+#include "packets.cuh"
 #include "tile8.cuh"
-
-#if BF16
-#define SIZE 2 /* bytes of a value */
-#else
-#define SIZE 4
-#endif
 
 /* Where block i begins: t's matrix and columns; returns how many blocks come before it in its columns.  i / across by a multiplication. */
 MOII_FN unsigned int find_stripe(const quantize_sm90_args &a, unsigned int i, tile *t)
@@ -42,34 +37,11 @@ MOII_FN unsigned int find_stripe(const quantize_sm90_args &a, unsigned int i, ti
 
 /* ---- reading ---- */
 
-MOII_FN uint4 load16(const void *p)
-{
-    uint4 v;
-    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
-    return v;
-}
-
-/* 16 bytes of which the first `count` values are there; apart, so that there is one copy of it. */
-static __device__ __noinline__ uint4 load_edge(const char *p, int count)
-{
-    unsigned int w[4] = { 0, 0, 0, 0 };
-#pragma unroll
-    for (int i = 0; i < 16 / SIZE; i++) {
-        if (i >= count) continue;
-#if BF16
-        w[i / 2] |= (unsigned int)((const unsigned short *)p)[i] << 16 * (i % 2);
-#else
-        w[i] = ((const unsigned int *)p)[i];
-#endif
-    }
-    return make_uint4(w[0], w[1], w[2], w[3]);
-}
-
 MOII_FN void load_square(const quantize_sm90_args &a, const tile &t, line v[8])
 {
     const int lane = thread_index() % 32, row0 = thread_index() / 32 * 16 + lane / 16 * 8, col0 = lane % 16 * 8;
-    const char *from = (const char *)a.in + t.matrix * a.in_bytes + ((t.r0 + row0) * a.in_ld + t.c0 + col0) * SIZE;
-    const long long step = a.in_ld * SIZE;
+    const char *from = (const char *)a.in + t.matrix * a.in_bytes + ((t.r0 + row0) * a.in_ld + t.c0 + col0) * VALUE_BYTES;
+    const long long step = a.in_ld * VALUE_BYTES;
     if (a.vectors && t.rows == TILE && t.cols == TILE) {
 #pragma unroll
         for (int p = 0; p < 8; p++) {

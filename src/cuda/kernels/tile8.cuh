@@ -4,7 +4,8 @@
  * row-wise, column-wise or both.  The kernel that includes it has read or computed the values.
  *
  *   defines   TILE_BF16: 1, or 0 where the values are FP32; ROW_KIND, COL_KIND: TILE_...; ROW_ELEM, COL_ELEM: ELEM_E4M3 or
- *             ELEM_E5M2; RAGGED: 1 where groups cut the rows; TILE_TWINS: 1 where a block makes a second tile further right;
+ *             ELEM_E5M2; RAGGED: 1 where groups cut the rows; ROW_REBASE: 1 where the scales of 128 columns are made equal (mx32, E4M3), as
+ *             moi_rebase_run would; TILE_TWINS: 1 where a block makes a second tile further right;
  *             TILE_UNITS: 2 where a block makes two tiles at a time, one below the other; TILE_DOWN: blocks of a cluster, one below
  *             the other; TILE_SLOTS: how many 16 bytes of what comes next each thread has in dynamic shared memory
  *   threads   256, for each unit.  Warp w, lane l: rows 16 w + 8 (l / 16) + 0..7, columns 8 (l % 16) + 0..7: an 8 x 8 square in registers.  Four
@@ -12,8 +13,8 @@
  *             of 128.
  *   strips    of 128 rows for each unit.  With groups (RAGGED), group g owns those from offsets[g] / (their rows) + g, so that none
  *             crosses a boundary; its codes begin at a whole block of a column, and so at a sector of memory.
- *   shared    turned: the tile's column-wise codes, [column][row], in chunks of 8 rows; chunk k of column c stands at
- *             k ^ (c / 8), which keeps both the writing (8 bytes) and the reading (words of a column) free of bank conflicts.
+ *   shared    turned: the tile's column-wise codes, [column][row], in chunks of 8 rows; where chunk_place puts them, both the writing
+ *             (8 bytes) and the reading (16 bytes of a column) are free of bank conflicts.
  *             tops: largest magnitudes per warp and column.  scales: what leaves as scales, [block][row]; FP32 ones as bits, as
  *             a float's NaN may change its bits on the way.
  *   NaN, Inf  make the inverse NaN, and the conversion of NaN is the code that the contract wants.
@@ -28,6 +29,9 @@
 #define WARPS 8
 #ifndef RAGGED
 #define RAGGED 0
+#endif
+#ifndef ROW_REBASE
+#define ROW_REBASE 0
 #endif
 #ifndef TILE_TWINS
 #define TILE_TWINS 0
@@ -126,22 +130,22 @@ MOII_FN unsigned int larger(unsigned int a, unsigned int b)
 MOII_FN int thread_index(void)
 {
 #ifdef TILE_REPEATED
-    int i;
+    unsigned int i; /* unsigned: dividing it is a shift */
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(i));
-    return i % 256;
+    return (int)(i % 256);
 #else
-    return threadIdx.x;
+    return (int)(threadIdx.x % 256);
 #endif
 }
 
 /* Which unit of the block. */
 MOII_FN int unit_index(void)
 {
-    int i = 0;
+    unsigned int i = 0;
 #if TILE_UNITS > 1
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(i));
 #endif
-    return i / 256;
+    return (int)(i / 256);
 }
 
 /* How many rows further down the thread's tile is than the first of the block's units and the cluster's blocks. */
@@ -171,19 +175,21 @@ MOII_FN uint4 slot16(int slot) { return slots[TILE_SLOTS_AT / 16 + slot * 256 + 
 
 /* ---- codes ---- */
 
-MOII_FN unsigned int two_codes(int elem, float first, float second)
+MOII_FN unsigned int four_codes(int elem, float a, float b, float c, float d)
 {
-    unsigned short pair;
-    if (elem == ELEM_E5M2) asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
-    else asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
-    return pair;
+    unsigned int codes; /* the second conversion takes the first's result in */
+    if (elem == ELEM_E5M2)
+        asm("{.reg .b16 l, h; cvt.rn.satfinite.e5m2x2.f32 l, %2, %1; cvt.rn.satfinite.e5m2x2.f32 h, %4, %3; mov.b32 %0, {l, h};}"
+            : "=r"(codes) : "f"(a), "f"(b), "f"(c), "f"(d));
+    else
+        asm("{.reg .b16 l, h; cvt.rn.satfinite.e4m3x2.f32 l, %2, %1; cvt.rn.satfinite.e4m3x2.f32 h, %4, %3; mov.b32 %0, {l, h};}"
+            : "=r"(codes) : "f"(a), "f"(b), "f"(c), "f"(d));
+    return codes;
 }
 
-MOII_FN unsigned long long eight_codes(int elem, const float v[8])
+MOII_FN uint2 eight_codes(int elem, const float v[8])
 {
-    unsigned int low = two_codes(elem, v[0], v[1]) | two_codes(elem, v[2], v[3]) << 16;
-    unsigned int high = two_codes(elem, v[4], v[5]) | two_codes(elem, v[6], v[7]) << 16;
-    return (unsigned long long)high << 32 | low;
+    return make_uint2(four_codes(elem, v[0], v[1], v[2], v[3]), four_codes(elem, v[4], v[5], v[6], v[7]));
 }
 
 /* The scale of a block goes to shared memory; what its values are multiplied by comes back. */
@@ -204,161 +210,55 @@ MOII_FN float take_scale(int kind, const tile8_side &side, unsigned int amax, bo
 }
 
 #if TILE_BF16
+/* The one of larger magnitude, or NaN, in pairs; the signs are anything. */
+MOII_FN unsigned int stronger(unsigned int a, unsigned int b)
+{
+    unsigned int m;
+    asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    return m;
+}
+
+MOII_FN unsigned int magnitudes(unsigned int pair) { return pair & 0x7FFF7FFFu; }
+
 /* Two blocks of 32 at once, in halves of 16 bits, from BF16 magnitudes: nothing of take_scale's arithmetic crosses 16 bits, and powers of
  * two multiply BF16 numbers exactly (results below 2^-126 become zeros as codes in any case). */
-typedef struct two_scales { unsigned int codes, inverse; } two_scales; /* E8M0; 2^(127 - code) as BF16, NaN for poisoned blocks */
+typedef struct two_scales { unsigned int codes, inverse; } two_scales; /* E8M0, see poisoned; 2^(127 - code) as BF16, NaN for poisoned blocks */
 
 MOII_FN two_scales take_two(const tile8_side &side, unsigned int tops)
 {
     two_scales s;
-    unsigned int e = ((tops + side.carry2) >> 7) & 0x01FF01FFu;
-    asm("max.u16x2 %0, %1, %2;" : "=r"(e) : "r"(e), "r"(side.emax2));
+    const unsigned int e = larger(((tops + side.carry2) >> 7) & 0x01FF01FFu, side.emax2);
     s.codes = e - side.emax2;
-    s.inverse = (0x00FE00FEu - s.codes) << 7;
-    const unsigned int poisoned = (tops + 0x00800080u) & 0x80008000u;
-    if (poisoned) {
-        const unsigned int all = (poisoned >> 15) * 0xFFFFu;
-        s.codes |= all & 0x00FF00FFu, s.inverse |= all & 0x7FFF7FFFu;
-    }
+    s.inverse = 0x7F007F00u - s.codes * 128;
+    asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(s.inverse) : "r"(tops), "r"(0)); /* Inf and NaN: NaN */
     return s;
 }
 
-MOII_FN unsigned int times(unsigned int a, unsigned int b) /* pairs of BF16 */
+/* take_two's codes are not yet those of poisoned blocks, as these are rare: whoever has several asks for all at once whether there is one. */
+MOII_FN unsigned int poisoned(unsigned int tops) { return (tops + 0x00800080u) & 0x80008000u; }
+MOII_FN unsigned int poison(unsigned int codes, unsigned int tops) { return codes | (poisoned(tops) >> 15) * 0xFFu; }
+
+/* Value `half` (0, 1) of a pair of BF16 times the upper half of `by`, as FP32, in one instruction: the lower half of `by` is 0, and
+ * minus_zero (-0 above, 0 below; opaque, so that it stays in a register) makes what is there 0 and keeps the sign of what is above. */
+MOII_FN float scaled(unsigned int pair, int half, unsigned int by, unsigned int minus_zero)
 {
-    unsigned int c;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
-    return c;
+    unsigned int x;
+    if (half)
+        asm("{.reg .b16 l, h; .reg .b32 t; mov.b32 {l, h}, %1; mov.b32 t, {h, h}; fma.rn.bf16x2 %0, t, %2, %3;}"
+            : "=r"(x) : "r"(pair), "r"(by), "r"(minus_zero));
+    else
+        asm("{.reg .b16 l, h; .reg .b32 t; mov.b32 {l, h}, %1; mov.b32 t, {l, l}; fma.rn.bf16x2 %0, t, %2, %3;}"
+            : "=r"(x) : "r"(pair), "r"(by), "r"(minus_zero));
+    return moii_float_of(x);
 }
 
-MOII_FN uint4 times4(uint4 v, unsigned int by) { return make_uint4(times(v.x, by), times(v.y, by), times(v.z, by), times(v.w, by)); }
+MOII_FN unsigned int upper_half(unsigned int pair) { return pair & 0xFFFF0000u; }
+MOII_FN unsigned int lower_half(unsigned int pair) { return pair << 16; }
 #endif
 
 #include "tile8_scales.cuh"
 
-/* ---- along rows ---- */
-
-#if ROW_KIND != TILE_NONE
-#if TILE_BF16
-/* Largest magnitudes of rows p and p + 1, a row in each half, over the lanes that share a block. */
-MOII_FN unsigned int row_pair_top(const line v[8], int p, int lanes)
-{
-    unsigned int m[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const uint4 &w = v[p + i];
-        m[i] = larger(larger(w.x & 0x7FFF7FFFu, w.y & 0x7FFF7FFFu), larger(w.z & 0x7FFF7FFFu, w.w & 0x7FFF7FFFu));
-    }
-    unsigned int both = larger(__byte_perm(m[0], m[1], 0x5410), __byte_perm(m[0], m[1], 0x7632));
-#pragma unroll
-    for (int step = 1; step < lanes; step *= 2) both = larger(both, __shfl_xor_sync(0xFFFFFFFFu, both, step));
-    return both;
-}
-#endif
-
-/* Largest magnitudes of the lane's eight rows over the lanes that share a block. */
-MOII_FN void row_tops(const line v[8], unsigned int top[8])
-{
-    const int lanes = ROW_KIND == TILE_MX32 ? 4 : 16;
-#if TILE_BF16
-#pragma unroll
-    for (int p = 0; p < 8; p += 2) {
-        const unsigned int both = row_pair_top(v, p, lanes);
-        top[p] = both << 16, top[p + 1] = both & 0xFFFF0000u;
-    }
-#else
-#pragma unroll
-    for (int p = 0; p < 8; p++) {
-        unsigned int m = 0;
-#pragma unroll
-        for (int c = 0; c < 8; c++) m = larger(m, moii_bits_of(value_of(v[p], c)) & 0x7FFFFFFFu);
-#pragma unroll
-        for (int step = 1; step < lanes; step *= 2) m = larger(m, __shfl_xor_sync(0xFFFFFFFFu, m, step));
-        top[p] = m;
-    }
-#endif
-}
-
-/* Apart, so that there is one copy of it; TILE_INLINE: where a call would make the kernel spill. */
-#ifdef TILE_INLINE
-MOII_FN
-#else
-static __device__ __noinline__
-#endif
-void put_edge(unsigned char *to, int count, unsigned long long codes)
-{
-#pragma unroll 1
-    for (int i = 0; i < 8 && i < count; i++) to[i] = (unsigned char)(codes >> 8 * i);
-}
-
-/* Where the square's first row goes, whether in words of 8, and what is valid from there on. */
-typedef struct row_place { unsigned char *to; bool whole; int rows, cols; } row_place;
-
-MOII_FN row_place place_rows(const tile8_side &side, const tile &t, int row0, int col0)
-{
-    row_place p;
-    p.to = side.data + t.matrix * side.data_bytes + (t.r0 + row0) * side.stride + t.c0 + col0;
-    p.rows = t.rows - row0, p.cols = t.cols - col0;
-    p.whole = t.cols == TILE && (side.stride & 7) == 0;
-    return p;
-}
-
-MOII_FN void put_row(const row_place &at, long long stride, int p, unsigned long long codes)
-{
-    if (p >= at.rows) return;
-    if (at.whole) *(unsigned long long *)(at.to + p * stride) = codes;
-    else put_edge(at.to + p * stride, at.cols, codes);
-}
-
-#if TILE_BF16 && ROW_KIND == TILE_MX32
-MOII_FN void do_rows(const tile8_side &side, const tile &t, const line v[8], const float *square, int row0, int col0, shared_scales *scales)
-{
-    const row_place at = place_rows(side, t, row0, col0);
-    const int lane = thread_index() % 16;
-    unsigned int codes[4];
-#pragma unroll
-    for (int p = 0; p < 8; p += 2) {
-        const two_scales s = take_two(side, row_pair_top(v, p, 4));
-        codes[p / 2] = s.codes;
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint4 w = times4(v[p + i], __byte_perm(s.inverse, 0, i ? 0x3232 : 0x1010));
-            float x[8];
-#pragma unroll
-            for (int c = 0; c < 8; c++) x[c] = value_of(w, c);
-            put_row(at, side.stride, p + i, eight_codes(ROW_ELEM, x));
-        }
-    }
-    if (lane % 4 == 0) /* the bytes of eight rows lie together */
-        *(uint2 *)&scales->e8m0[lane / 4][row0] = make_uint2(__byte_perm(codes[0], codes[1], 0x6420), __byte_perm(codes[2], codes[3], 0x6420));
-}
-#else
-MOII_FN void do_rows(const tile8_side &side, const tile &t, const line v[8], const float *square, int row0, int col0, shared_scales *scales)
-{
-    unsigned int top[8];
-    const row_place at = place_rows(side, t, row0, col0);
-    const int lanes = ROW_KIND == TILE_MX32 ? 4 : 16, lane = thread_index() % 16;
-    if (ROW_KIND != TILE_SQUARE) row_tops(v, top);
-    float mine = 1.0f; /* blk128: divisions are dear, so lane p finds the scale of row p */
-    if (ROW_KIND == TILE_BLK128) {
-        const bool one = lane & 1, two = lane & 2; /* a tree of choices: a loop would become an array in memory */
-        const unsigned int low = two ? (one ? top[3] : top[2]) : one ? top[1] : top[0], high = two ? (one ? top[7] : top[6]) : one ? top[5] : top[4];
-        const unsigned int own = lane & 4 ? high : low;
-        mine = take_scale(ROW_KIND, side, own, lane < 8, scales, 0, row0 + lane % 8);
-    }
-#pragma unroll
-    for (int p = 0; p < 8; p++) {
-        float by, x[8];
-        if (ROW_KIND == TILE_SQUARE) by = *square;
-        else if (ROW_KIND == TILE_BLK128) by = __shfl_sync(0xFFFFFFFFu, mine, p, 16);
-        else by = take_scale(ROW_KIND, side, top[p], lane % lanes == 0, scales, ROW_KIND == TILE_MX32 ? lane / 4 : 0, row0 + p);
-#pragma unroll
-        for (int c = 0; c < 8; c++) x[c] = value_of(v[p], c) * by;
-        put_row(at, side.stride, p, eight_codes(ROW_ELEM, x));
-    }
-}
-#endif
-#endif
-
+#include "tile8_rows.cuh"
 #include "tile8_cols.cuh"
 
 /* ---- squares ---- */

@@ -20,6 +20,7 @@ typedef struct tile8_side {
     int layout;
     unsigned int carry; /* mx32: moii_e8m0_carry */
     unsigned int carry2, emax2; /* mx32: the upper half of carry, and the element's largest exponent, twice */
+    unsigned int minus_zero;      /* mx32: -0 of BF16 above, 0 below */
     moii_block_rule rule;
 } tile8_side;
 

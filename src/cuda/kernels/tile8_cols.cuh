@@ -7,16 +7,17 @@
 #define MOII_TILE8_COLS_CUH
 
 #if COL_KIND != TILE_NONE
+/* Where rows 8 i .. 8 i + 7 of a column stand among its 16 chunks. */
+MOII_FN int chunk_place(int col, int i) { return i ^ (col / 8 % 8 << 1) ^ col / 64; }
+
 /* Each warp's largest magnitudes of 16 rows, per column. */
 MOII_FN void col_tops(const line v[8], int col0, unsigned int *tops)
 {
 #if TILE_BF16
-    uint4 m = make_uint4(0, 0, 0, 0);
+    uint4 m = v[0];
 #pragma unroll
-    for (int p = 0; p < 8; p++) {
-        m.x = larger(m.x, v[p].x & 0x7FFF7FFFu), m.y = larger(m.y, v[p].y & 0x7FFF7FFFu);
-        m.z = larger(m.z, v[p].z & 0x7FFF7FFFu), m.w = larger(m.w, v[p].w & 0x7FFF7FFFu);
-    }
+    for (int p = 1; p < 8; p++) m = make_uint4(stronger(m.x, v[p].x), stronger(m.y, v[p].y), stronger(m.z, v[p].z), stronger(m.w, v[p].w));
+    m = make_uint4(magnitudes(m.x), magnitudes(m.y), magnitudes(m.z), magnitudes(m.w));
     m.x = larger(m.x, __shfl_xor_sync(0xFFFFFFFFu, m.x, 16)), m.y = larger(m.y, __shfl_xor_sync(0xFFFFFFFFu, m.y, 16));
     m.z = larger(m.z, __shfl_xor_sync(0xFFFFFFFFu, m.z, 16)), m.w = larger(m.w, __shfl_xor_sync(0xFFFFFFFFu, m.w, 16));
     if (thread_index() % 32 >= 16) return;
@@ -54,21 +55,27 @@ MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, 
 {
     const int warp = thread_index() / 32;
     const uint4 a = *(const uint4 *)(s->tops[warp] + col0 / 2), b = *(const uint4 *)(s->tops[warp ^ 1] + col0 / 2);
-    const two_scales x = take_two(side, larger(a.x, b.x)), y = take_two(side, larger(a.y, b.y));
-    const two_scales z = take_two(side, larger(a.z, b.z)), w = take_two(side, larger(a.w, b.w));
-    if (thread_index() % 32 < 16 && warp % 2 == 0) /* the bytes of eight columns lie together */
-        *(uint2 *)&s->col.e8m0[warp / 2][col0] = make_uint2(__byte_perm(x.codes, y.codes, 0x6420), __byte_perm(z.codes, w.codes, 0x6420));
-    uint4 q[8];
+    const unsigned int tops[4] = { larger(a.x, b.x), larger(a.y, b.y), larger(a.z, b.z), larger(a.w, b.w) };
+    unsigned int codes[4], any = 0;
 #pragma unroll
-    for (int p = 0; p < 8; p++)
-        q[p] = make_uint4(times(v[p].x, x.inverse), times(v[p].y, y.inverse), times(v[p].z, z.inverse), times(v[p].w, w.inverse));
+    for (int i = 0; i < 4; i++) {
+        const two_scales two = take_two(side, tops[i]);
+        codes[i] = two.codes, any |= tops[i] + 0x00800080u;
 #pragma unroll
-    for (int c = 0; c < 8; c++) {
-        float f[8];
+        for (int half = 0; half < 2; half++) {
+            const unsigned int by = half ? upper_half(two.inverse) : lower_half(two.inverse);
+            float x[8];
 #pragma unroll
-        for (int p = 0; p < 8; p++) f[p] = value_of(q[p], c);
-        s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = eight_codes(COL_ELEM, f);
+            for (int p = 0; p < 8; p++) x[p] = scaled(i == 0 ? v[p].x : i == 1 ? v[p].y : i == 2 ? v[p].z : v[p].w, half, by, side.minus_zero);
+            *(uint2 *)&s->turned[col0 + 2 * i + half][chunk_place(col0, row0 / 8)] = eight_codes(COL_ELEM, x);
+        }
     }
+    if (any & 0x80008000u) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) codes[i] = poison(codes[i], tops[i]);
+    }
+    if (thread_index() % 32 < 16 && warp % 2 == 0) /* the bytes of eight columns lie together */
+        *(uint2 *)&s->col.e8m0[warp / 2][col0] = make_uint2(__byte_perm(codes[0], codes[1], 0x6420), __byte_perm(codes[2], codes[3], 0x6420));
 }
 #else
 MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, int row0, int col0, shared_memory *s)
@@ -92,7 +99,7 @@ MOII_FN void turn(const tile8_side &side, const line v[8], const float *square, 
         }
 #pragma unroll
         for (int p = 0; p < 8; p++) x[p] = value_of(v[p], c) * by;
-        s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = eight_codes(COL_ELEM, x);
+        *(uint2 *)&s->turned[col0 + c][chunk_place(col0, row0 / 8)] = eight_codes(COL_ELEM, x);
     }
 }
 #endif
@@ -102,25 +109,27 @@ MOII_FN void turn_nothing(int there, int row0, int col0, shared_memory *s)
 {
     const unsigned long long mask = there > 0 ? ~0ULL >> (64 - 8 * there) : 0;
 #pragma unroll
-    for (int c = 0; c < 8; c++) s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] = there > 0 ? s->turned[col0 + c][(row0 / 8) ^ (col0 / 8)] & mask : 0;
+    for (int c = 0; c < 8; c++) {
+        unsigned long long *chunk = &s->turned[col0 + c][chunk_place(col0, row0 / 8)];
+        *chunk = there > 0 ? *chunk & mask : 0;
+    }
 }
 
 typedef struct codes16 { unsigned long long low, high; } codes16;
 
 /* To columns, which stay in the L2 cache as long as may be: when lines of a column that lie together leave together, memory takes them
- * faster (docs/notes/quantize-h200.md). */
+ * faster (docs/notes/quantize-h200.md).  The policy is what createpolicy.fractional.L2::evict_last of all makes, each time anew. */
 MOII_FN void put_sixteen(unsigned char *to, ulonglong2 v)
 {
-    unsigned long long policy;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile("st.global.L2::cache_hint.v2.u64 [%0], {%1, %2}, %3;" : : "l"(to), "l"(v.x), "l"(v.y), "l"(policy) : "memory");
+    asm volatile("st.global.L2::cache_hint.v2.u64 [%0], {%1, %2}, %3;" : : "l"(to), "l"(v.x), "l"(v.y), "l"(0x14F0000000000000ULL) : "memory");
 }
 
 /* Codes k .. k + 15 of a column; anything behind the last. */
 MOII_FN codes16 sixteen_codes(const shared_memory *s, int col, int k)
 {
-    const int i = k >> 3, shift = (k & 7) * 8, x = col / 8;
-    const unsigned long long a = s->turned[col][i ^ x], b = s->turned[col][min(i + 1, 15) ^ x], c = s->turned[col][min(i + 2, 15) ^ x];
+    const int i = k >> 3, shift = (k & 7) * 8;
+    const unsigned long long *chunks = s->turned[col];
+    const unsigned long long a = chunks[chunk_place(col, i)], b = chunks[chunk_place(col, min(i + 1, 15))], c = chunks[chunk_place(col, min(i + 2, 15))];
     codes16 v = { a, b };
     if (shift) v.low = a >> shift | b << (64 - shift), v.high = b >> shift | c << (64 - shift);
     return v;
@@ -128,7 +137,7 @@ MOII_FN codes16 sixteen_codes(const shared_memory *s, int col, int k)
 
 MOII_FN unsigned char code_at(const shared_memory *s, int col, int k)
 {
-    return ((const unsigned char *)&s->turned[col][(k >> 3) ^ (col / 8)])[k & 7];
+    return ((const unsigned char *)&s->turned[col][chunk_place(col, k >> 3)])[k & 7];
 }
 
 /* `rows` codes of columns that begin anywhere: what fills aligned 16 bytes leaves so; the bytes before and behind, lane by lane, so that each end
@@ -154,12 +163,15 @@ MOII_FN void put_cols_anywhere(unsigned char *base, long long stride, int cols, 
     }
 }
 
-/* 16 codes of a tile whose columns begin at multiples of 16. */
-MOII_FN ulonglong2 aligned_codes(const shared_memory *s, int col, int k)
+/* Codes 16 k .. 16 k + 15 of columns col, col + 32, .. below cols, which lie `step` bytes apart. */
+MOII_FN void put_aligned(unsigned char *to, long long step, const shared_memory *from, int col, int k, int cols)
 {
-    const int x = col / 8;
-    const ulonglong2 two = *(const ulonglong2 *)&s->turned[col][2 * (k ^ (x >> 1))];
-    return x & 1 ? make_ulonglong2(two.y, two.x) : two;
+#pragma unroll
+    for (int i = 0; i < 4; i++) { /* for the 128 bytes that each unit has of a column, one lane behind the other */
+        const ulonglong2 two = *(const ulonglong2 *)&from->turned[col + 32 * i][chunk_place(col + 32 * (i % 2), 2 * k)];
+        if (cols == TILE || col + 32 * i < cols) put_sixteen(to, i < 2 ? two : make_ulonglong2(two.y, two.x)); /* as chunk_place turns them */
+        to += step;
+    }
 }
 
 /* whole: the tiles of all units have 128 rows. */
@@ -169,13 +181,12 @@ MOII_FN void put_cols(const tile8_side &side, const tile &t, shared_memory *s, b
     unsigned char *base = side.data + t.matrix * side.data_bytes + t.c0 * side.stride + from - unit_index() * TILE;
     const bool aligned = (((unsigned long long)base | (unsigned long long)side.stride) & 15) == 0;
     if (aligned && (RAGGED || whole)) {
-        const int lanes = 8 * TILE_UNITS, thread = unit_index() * 256 + thread_index(), k = thread % lanes;
+        const int lanes = 8 * TILE_UNITS, thread = unit_index() * 256 + thread_index(), k = thread % lanes, col = thread / lanes;
         if (RAGGED && 16 * k >= t.run) return;
-#pragma unroll
-        for (int i = 0; i < 4; i++) { /* for the 128 bytes that each unit has of a column, one behind the other */
-            const int col = i * 32 + thread / lanes;
-            if (col < t.cols) put_sixteen(base + col * side.stride + 16 * k, aligned_codes(&units[k / 8].s, col, k % 8));
-        }
+        const shared_memory *from = &units[k / 8].s;
+        unsigned char *to = base + col * side.stride + 16 * k;
+        if (t.cols == TILE) put_aligned(to, 32 * side.stride, from, col, k % 8, TILE);
+        else put_aligned(to, 32 * side.stride, from, col, k % 8, t.cols);
     } else {
         const int rows = RAGGED ? min(max(t.run - unit_index() * TILE, 0), TILE) : t.rows;
         put_cols_anywhere(base + unit_index() * TILE, side.stride, t.cols, rows, s);

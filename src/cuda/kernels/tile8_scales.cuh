@@ -16,8 +16,9 @@ MOII_FN long long scale_place(const tile8_side &s, long long r, long long b, int
 MOII_FN void put_e8m0(const tile8_side &s, unsigned char *to, const shared_scales &from, long long r0, int rows, long long b0, int blocks)
 {
     const int t = thread_index();
-    /* One atom of 512 bytes, if its rows are this tile's alone; b0 is a multiple of 4. */
-    if (s.layout == SCALES_TILED && r0 % 128 == 0 && (rows == TILE || r0 + rows == s.scale_rows)) {
+    bool atom = s.layout == SCALES_TILED && r0 % 128 == 0; /* of 512 bytes, if its rows are this tile's alone; b0 is a multiple of 4 */
+    if (atom && rows != TILE) atom = r0 + rows == s.scale_rows;
+    if (atom) {
         if (t >= 32) return;
         unsigned int w[4];
 #pragma unroll
