@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * quantize_rows_sm90_args.h: a row-wise quantisation with one scale for a whole row, as the launcher fills it and the kernel reads it. */
+#ifndef MOII_QUANTIZE_ROWS_SM90_ARGS_H
+#define MOII_QUANTIZE_ROWS_SM90_ARGS_H
+
+#include "tile8_args.h"
+
+/* What a block has: rows, and packets of eight values that each thread holds of each. */
+enum { QUANTIZE_ROWS_SM90_ROWS = 8, QUANTIZE_ROWS_SM90_PACKETS = 8, QUANTIZE_ROWS_SM90_THREADS = 512 /* at most */ };
+
+typedef struct quantize_rows_sm90_args {
+    const void *in;
+    long long rows, cols;
+    long long in_ld, in_bytes; /* elements between rows, bytes between matrices */
+    int vectors;               /* rows of `in` begin at multiples of 16 bytes */
+    tile8_side row;
+} quantize_rows_sm90_args;
+
+#endif
