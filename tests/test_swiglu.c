@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "silu.h"
+
 /* NULL where a row of the GPU declines. */
 static moi_plan *plan_of(const moi_swiglu_desc *d)
 {
@@ -120,6 +122,48 @@ static void test_bound(void **state)
         check_bound(moit_any_row("swiglu", i), g, u, da, N);
     }
     free(g), free(u), free(da);
+}
+
+/* P:swiglu.bits from BF16 to BF16: every gate with ups of any size; then those of 2^-31 to 86, of which rows may guess the results, with ups of usual
+ * ones and with such that the product is next to the middle between two BF16 numbers, where they must see that they cannot. */
+static void test_all_gates(void **state)
+{
+    (void)state;
+    enum { ROWS = 1024, WIDTH = 1024, WAYS = ROWS * WIDTH / 65536 };
+    unsigned short *in = moit_alloc(2 * ROWS * WIDTH * 2), *act = moit_alloc(ROWS * WIDTH * 2);
+    unsigned char *q = moit_alloc(ROWS * WIDTH), *scale = moit_alloc(ROWS * WIDTH / 32);
+    unsigned short usual[65536];
+    unsigned int count = 0;
+    for (unsigned int g = 0; g < 65536; g++)
+        if ((g & 0x7FFF) >= 0x3000 && moii_silu_near(moii_bf16_decode(g))) usual[count++] = (unsigned short)g;
+    moit_rng rng = moit_seed("gates", 0);
+    for (int64_t i = 0; i < (int64_t)ROWS * WIDTH; i++) {
+        unsigned int gate = (unsigned int)(i % 65536), way = (unsigned int)(i / 65536), up = (unsigned int)moit_below(&rng, 65536);
+        if (way % 4) gate = usual[i % count];
+        if (way % 4) up = (up & 0x807Fu) | (unsigned int)(0x70 + moit_below(&rng, 20)) << 7;
+        if (way % 4 == 3) { /* the mantissa that comes nearest */
+            unsigned int best = up, far = 0x10000;
+            for (unsigned int m = 0; m < 128; m++) {
+                unsigned int u = (up & 0xFF80u) | m, low = moii_bits_of(moii_swiglu(moii_bf16_decode(gate), moii_bf16_decode(u))) & 0xFFFFu;
+                unsigned int d = low > 0x8000u ? low - 0x8000u : 0x8000u - low;
+                if (d && d < far) far = d, best = u;
+            }
+            up = best;
+        }
+        in[i / WIDTH * 2 * WIDTH + i % WIDTH] = (unsigned short)gate, in[i / WIDTH * 2 * WIDTH + WIDTH + i % WIDTH] = (unsigned short)up;
+    }
+    for (int i = 0; moit_any_row("swiglu", i); i++) {
+        moi_swiglu_desc d = MOI_SWIGLU_DESC_INIT;
+        d.row = moit_any_row("swiglu", i), d.in = MOI_FORMAT_BF16, d.out = MOI_BF16, d.max_rows = ROWS, d.width = WIDTH;
+        d.rowwise = MOI_FORMAT_MXFP8, d.want = MOI_WANT_ROWWISE;
+        moi_plan *p = plan_of(&d);
+        if (!p) continue;
+        moi_swiglu_args a = { .size = sizeof a, .rows = ROWS, .gate_up = { in, NULL, 0 }, .plain = act, .rowwise = { q, scale, 0 } };
+        run(p, &a, 0);
+        check_bits(&d, &a, 0, act, ROWS * WIDTH * 2);
+        moi_plan_free(p);
+    }
+    moit_free(in), moit_free(act), moit_free(q), moit_free(scale);
 }
 
 typedef struct fused { int64_t rows, width, groups; moi_format row, col, in; moi_dtype out; uint32_t want; } fused;
@@ -275,6 +319,8 @@ static void test_refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_bound), cmocka_unit_test(test_fused), cmocka_unit_test(test_refusals) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bound), cmocka_unit_test(test_all_gates), cmocka_unit_test(test_fused), cmocka_unit_test(test_refusals),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,10 @@
 #include "kernels/elem.h"
 #include "kernels/swiglu_sm90_args.h"
 #include "stored.h"
+#include "swiglu_sm90.h"
 #include "tile8.h"
 
-/* What one variant of the kernel is compiled for. */
+/* What one variant of a kernel is compiled for. */
 typedef struct shape { int in, wide; bool out_bf16; int row_kind, row_elem, col_kind, col_elem; bool ragged; } shape;
 
 static void defines_for(const shape *s, bool backward, char defines[MOII_DEFINES])
@@ -18,7 +19,7 @@ static void defines_for(const shape *s, bool backward, char defines[MOII_DEFINES
              s->col_elem, s->ragged);
 }
 
-/* Those of training first; the mixtures a caller may ask for besides are made of the same code. */
+/* Those from BF16 first (MOII_SWIGLU_SM90_BF16); the mixtures a caller may ask for besides are made of the same code. */
 static const shape shapes[] = {
     { ELEM_BF16, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, false },
     { ELEM_BF16, 0, true, TILE_MX32, ELEM_E4M3, TILE_NONE, 0, false },
@@ -27,25 +28,25 @@ static const shape shapes[] = {
     { ELEM_BF16, 0, true, TILE_BLK128, ELEM_E4M3, TILE_BLK128, ELEM_E4M3, false },
     { ELEM_BF16, 0, true, TILE_BLK128, ELEM_E4M3, TILE_NONE, 0, false },
     { ELEM_BF16, 0, true, TILE_NONE, 0, TILE_BLK128, ELEM_E4M3, false },
-    { ELEM_F32, 0, false, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, false },
-    { ELEM_F32, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, false },
-    { ELEM_E4M3, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, false },
-    { ELEM_E4M3, 1, true, TILE_BLK128, ELEM_E4M3, TILE_BLK128, ELEM_E4M3, false },
     { ELEM_BF16, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, true },
     { ELEM_BF16, 0, true, TILE_NONE, 0, TILE_MX32, ELEM_E4M3, true },
     { ELEM_BF16, 0, true, TILE_MX32, ELEM_E5M2, TILE_MX32, ELEM_E5M2, true },
     { ELEM_BF16, 0, true, TILE_BLK128, ELEM_E4M3, TILE_BLK128, ELEM_E4M3, true },
     { ELEM_BF16, 0, true, TILE_NONE, 0, TILE_BLK128, ELEM_E4M3, true },
+    { ELEM_F32, 0, false, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, false },
+    { ELEM_F32, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, false },
+    { ELEM_E4M3, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, false },
+    { ELEM_E4M3, 1, true, TILE_BLK128, ELEM_E4M3, TILE_BLK128, ELEM_E4M3, false },
     { ELEM_F32, 0, false, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, true },
     { ELEM_F32, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, true },
     { ELEM_E4M3, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, true },
     { ELEM_E4M3, 1, true, TILE_BLK128, ELEM_E4M3, TILE_BLK128, ELEM_E4M3, true },
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
-static void variant(int i, char defines[MOII_DEFINES]) { defines_for(&shapes[i / 2], i % 2, defines); }
+void moii_swiglu_sm90_variant(int i, char defines[MOII_DEFINES]) { defines_for(&shapes[i / 2], i % 2, defines); }
 
 static const moii_kernel kernel = {
-    .stem = "swiglu_sm90", .archs = "sm_90a sm_100a", .registers = 255, .variants = 2 * SHAPES, .variant = variant,
+    .stem = "swiglu_sm90", .archs = "sm_90a sm_100a", .registers = 255, .variants = 2 * SHAPES, .variant = moii_swiglu_sm90_variant,
 };
 
 static int kind_of(const moi_format *f, bool wanted) { return wanted ? moii_tile8_kind(f) : TILE_NONE; }
@@ -56,9 +57,8 @@ static bool knows_input(const moi_format *f)
     return f->elem == MOI_F32 || f->elem == MOI_BF16 || kind == TILE_MX32 || kind == TILE_BLK128;
 }
 
-static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
+bool moii_swiglu_sm90_takes(const moi_swiglu_desc *d, const char **why)
 {
-    const moi_swiglu_desc *d = desc;
     int row = kind_of(&d->rowwise, d->want & MOI_WANT_ROWWISE), col = kind_of(&d->colwise, d->want & MOI_WANT_COLWISE);
     *why = "in must be BF16, FP32, or E4M3 or E5M2 with scales of vectors";
     if (!knows_input(&d->in)) return false;
@@ -69,13 +69,17 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     *why = "width must be below 2^28";
     if (d->width >= 1 << 28) return false;
     *why = "rows / 128 with groups must be below 65535";
-    if (d->max_rows / MOII_TILE + d->groups + 2 > 65535) return false;
-    return moii_gpu_fits(ctx, &kernel, why);
+    return d->max_rows / MOII_TILE + d->groups + 2 <= 65535;
+}
+
+static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
+{
+    return moii_swiglu_sm90_takes(desc, why) && moii_gpu_fits(ctx, &kernel, why);
 }
 
 static void unplan(moi_plan *plan) { free(plan->state); }
 
-static moi_status plan_it(moi_plan *plan)
+moi_status moii_swiglu_sm90_plan(moi_plan *plan)
 {
     const moi_swiglu_desc *d = &plan->desc.swiglu;
     moii_gpu_kernel *k = calloc(2, sizeof *k);
@@ -87,7 +91,7 @@ static moi_status plan_it(moi_plan *plan)
     if (d->want & MOI_WANT_COLWISE) s.col_kind = moii_tile8_kind(&d->colwise), s.col_elem = (int)d->colwise.elem;
     s.ragged = s.col_kind != TILE_NONE && d->groups > 0;
     for (int i = 0; i < 2; i++) {
-        k[i].kernel = &kernel;
+        k[i].kernel = plan->impl->kernels[0];
         k[i].shared_bytes = SWIGLU_SM90_SLOTS(s.in == ELEM_BF16, s.out_bf16) * TILE8_SLOT_BYTES;
         defines_for(&s, i, k[i].defines);
     }
@@ -124,13 +128,13 @@ static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bo
     return moii_gpu_run(plan, &k[backward], &launch, &a, stream);
 }
 
-static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
+moi_status moii_swiglu_sm90_run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
 {
     (void)workspace;
     return run_either(plan, args, false, stream);
 }
 
-static moi_status run_backward(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
+moi_status moii_swiglu_sm90_run_backward(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
 {
     (void)workspace;
     return run_either(plan, args, true, stream);
@@ -140,5 +144,6 @@ static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_swiglu_sm90 = {
     .name = "swiglu_sm90", .op = MOII_OP_SWIGLU, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES,
-    .supports = supports, .plan = plan_it, .run = run, .run_backward = run_backward, .kernels = kernels,
+    .supports = supports, .plan = moii_swiglu_sm90_plan, .run = moii_swiglu_sm90_run, .run_backward = moii_swiglu_sm90_run_backward,
+    .kernels = kernels,
 };
