@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { CASES = 600 };
+/* From PLAIN on: weights and shapes that FP8 tensor cores take. */
+enum { PLAIN = 600, CASES = 720 };
 
 static moi_format format_of(int64_t i)
 {
@@ -42,7 +43,16 @@ static problem case_of(moit_rng *rng, int i)
     if (i % 10 == 6) s.f = long_rows[moit_below(rng, 6)], s.h = 32 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 5;
     if (i % 10 == 8) s.tokens = 20 + moit_below(rng, 120), s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32;
     if (i % 10 == 9) s.experts = 40 + moit_below(rng, 300), s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32, s.top_k = 1 + moit_below(rng, 16);
-    problem p = problem_make(format_of(moit_below(rng, 6)), s, MOI_BF16, moit_below(rng, 2) ? MOI_BF16 : MOI_F32);
+    moi_format f = format_of(moit_below(rng, 6));
+    if (i >= PLAIN) {
+        f = MOI_FORMAT_MXFP8;
+        if (i % 4 == 1) f.elem = MOI_E5M2;
+        s.h = 128 * (1 + moit_below(rng, 4)), s.f = 64 * (1 + moit_below(rng, 8));
+        if (i % 5 == 0) s.h = i % 10 ? 2048 : 1280, s.f = 64 * (1 + moit_below(rng, 4)), s.experts = 1 + s.experts / 4;
+        if (i % 7 == 3) s.f = i % 2 ? 1024 : 1536, s.h = 128, s.experts = 1 + s.experts / 4;
+        if (i % 9 == 8) s.tokens = 13 + moit_below(rng, 120), s.h = 128, s.f = 64;
+    }
+    problem p = problem_make(f, s, MOI_BF16, moit_below(rng, 2) ? MOI_BF16 : MOI_F32);
     set_routing(rng, &p, (routing)moit_below(rng, ROUTINGS));
     return p;
 }
@@ -67,7 +77,7 @@ static void test_sweep(void **state)
         moit_rng rng = moit_seed("decode sweep", (uint64_t)i);
         problem p = case_of(&rng, i);
         int64_t n = p.a.tokens * p.d.hidden;
-        double *y = calloc((size_t)n + 1, sizeof *y), *bound = calloc((size_t)n + 1, sizeof *bound);
+        double *y = calloc((size_t)n + 1, sizeof *y), *bound = calloc(2 * (size_t)n + 1, sizeof *bound);
         exact(&p, y, bound);
         for (int r = 0; moit_any_row("moe_decode", r); r++)
             if (sweep_row(moit_any_row("moe_decode", r))) taken += check_row(moit_ctx(0), moit_any_row("moe_decode", r), &p, y, bound);
@@ -95,8 +105,8 @@ static problem alone(const problem *p, int64_t t)
 static void test_tokens_apart(void **state)
 {
     (void)state;
-    for (int i = 0; i < 150; i++) {
-        if (!picked(i)) continue;
+    for (int i = 0; i < CASES; i++) {
+        if (!picked(i) || (i >= 150 && i < PLAIN)) continue;
         for (int r = 0; moit_any_row("moe_decode", r); r++) {
             moit_rng rng = moit_seed("decode apart", (uint64_t)i);
             problem p = case_of(&rng, i);

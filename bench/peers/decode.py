@@ -6,7 +6,8 @@
 
 CUDA graphs of several layers, each with weights and routing of its own, so that nothing of a layer is left in L2.  Time: a graph's replay
 between two events, divided by the layers; median of 40 with p10 and p90.  Bytes: the chosen experts' three matrices with their scales, each
-expert once.  The plain read is stream.cu over as many bytes, in graphs of as many reads; the best of its launch shapes counts."""
+expert once.  The plain read is stream.cu over as many bytes, in graphs of as many reads; the best of its launch shapes counts.
+DECODE_ROW names a row other than the default, DECODE_SHAPES a selection."""
 import ctypes
 import os
 import statistics
@@ -21,6 +22,7 @@ SHAPES = {"qwen3-30b-a3b": (2048, 768, 128, 8, 8), "qwen3-235b-a22b": (4096, 153
 BATCHES = {"qwen3-30b-a3b": [1, 2, 4, 8, 16, 32, 64, 128], "qwen3-235b-a22b": [1, 2, 4, 8, 16, 32, 64, 128], "e256-i512-h2048": [1, 2, 4, 8]}
 HEAD = "commit,date,device,driver,sm_clock,mem_clock,op,row,case,batch,distinct,bytes,median_us,p10_us,p90_us,gb_s,read_us,share_of_read,error,error_mxfp8_x,one_minus_cosine"
 MX = m.Format(m.RECIPE_MX32, m.E4M3)
+ROW = os.environ["DECODE_ROW"].encode() if "DECODE_ROW" in os.environ else None
 
 
 def graph_time(calls, reps=40):
@@ -142,8 +144,8 @@ def main():
             distinct = sum(r[1].unique().numel() for r in routes) / layers
             size = int(distinct * 3 * hidden * width * 33 / 32)
             routers = [m.Route(CTX, r[0], top_k) for r in routes]
-            plans = [m.Decode(CTX, MX, x, (r.ids, r.weights), w[0], w[1], hidden, width, experts, top_k) for x, r, w in zip(xs, routers, stack)]
-            whole = [m.Decode(CTX, MX, x, r[0], w[0], w[1], hidden, width, experts, top_k) for x, r, w in zip(xs, routes, stack)]
+            plans = [m.Decode(CTX, MX, x, (r.ids, r.weights), w[0], w[1], hidden, width, experts, top_k, row=ROW) for x, r, w in zip(xs, routers, stack)]
+            whole = [m.Decode(CTX, MX, x, r[0], w[0], w[1], hidden, width, experts, top_k, row=ROW) for x, r, w in zip(xs, routes, stack)]
             for r in routers:
                 r()
             torch.cuda.synchronize()

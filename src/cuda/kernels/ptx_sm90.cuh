@@ -80,6 +80,12 @@ MOII_FN void box_load(unsigned int to, const void *map, unsigned int barrier, in
                  :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
+MOII_FN void box_load_5(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, int v, int w)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
+                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(v), "r"(w) : "memory");
+}
+
 /* Into every block of the mask, at the same place, announced to the same barrier. */
 MOII_FN void box_load_to(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, unsigned short blocks)
 {

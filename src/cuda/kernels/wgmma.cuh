@@ -2,12 +2,13 @@
  *
  * wgmma.cuh: the tensor core's product of one warpgroup, D[64][N] (+)= A[64][K] B[N][K]^T, K = 32 bytes, A and B in shared memory.
  *
- *   defines   WGMMA_N    columns, a multiple of 16 up to 256
+ *   defines   WGMMA_N    columns, 8 or a multiple of 16 up to 256
  *             WGMMA_TYPE what stands between the shape and the operands: "f32.e4m3.e4m3", "f32.bf16.bf16"
+ *             WGMMA_LINE bytes of a row of A and B, 128 where not said, or 64: the swizzle
  *             WGMMA_K    "k32" (8 bits), "k16" (16 bits);  WGMMA_END what follows the scale immediates: "" or ", 0, 0" (16 bits: transposed?)
  *
  * Fragments: with g = lane / 4, c = lane % 4, d[4 j + 2 h + e] is row 16 * (warp % 4) + g + 8 h, column 8 j + 2 c + e.
- * Descriptors: address / 16, distances / 16 at bits 16 and 32, 128-byte swizzle at bit 62.  Source: PTX ISA 8.0, 9.7.15. */
+ * Descriptors: address / 16, distances / 16 at bits 16 and 32, the swizzle at bit 62.  Source: PTX ISA 8.0, 9.7.15. */
 #ifndef MOII_WGMMA_CUH
 #define MOII_WGMMA_CUH
 
@@ -17,8 +18,11 @@
 MOII_FN unsigned int wgmma_at(unsigned int address) { return address >> 4; }
 /* MN-major: runs of 64 values of 16 bits, `next` bytes between runs; 8 lines of K behind each other. */
 MOII_FN unsigned int wgmma_runs(unsigned int next) { return next >> 4 << 16; }
-/* The upper half: groups of 8 rows of 128 bytes behind each other, swizzled. */
-#define WGMMA_ROWS ((unsigned long long)(1024 >> 4 | 1u << 30) << 32)
+#ifndef WGMMA_LINE
+#define WGMMA_LINE 128
+#endif
+/* The upper half: groups of 8 rows behind each other, swizzled. */
+#define WGMMA_ROWS ((unsigned long long)((8 * WGMMA_LINE) >> 4 | (WGMMA_LINE == 128 ? 1u : 2u) << 30) << 32)
 
 MOII_FN void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 MOII_FN void wgmma_close() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -90,7 +94,14 @@ MOII_FN void wgmma_close() { asm volatile("wgmma.commit_group.sync.aligned;" :::
 #define WG_TS14 WG_TS13 ", " WG_T14
 #define WG_TS15 WG_TS14 ", " WG_T15
 
-#if WGMMA_N == 16
+#if WGMMA_N == 8
+#define WG_SHAPE "m64n8"
+#define WG_D "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+#define WG_T "%0, %1, %2, %3"
+#define WG_A "%4"
+#define WG_B "%5"
+#define WG_P "%6"
+#elif WGMMA_N == 16
 #define WG_SHAPE "m64n16"
 #define WG_D WG_DS0
 #define WG_T WG_TS0
