@@ -3,9 +3,12 @@
 #ifndef MOII_PRODUCT_MULTIPLY_CUH
 #define MOII_PRODUCT_MULTIPLY_CUH
 
+/* Where registers are few, none keeps what follows from it. */
+MOII_FN unsigned int this_thread() { return THREADS > 384 ? as_it_is(threadIdx.x) : threadIdx.x; }
+
 MOII_FN void release_stage(const shared &s, unsigned int stage)
 {
-    const unsigned int lane = threadIdx.x % 32;
+    const unsigned int lane = this_thread() % 32;
     __syncwarp();
     if (CLUSTER > 1) {
         if (lane < CLUSTER) barrier_arrive_at(empty_barrier(s, stage), lane);
@@ -95,8 +98,9 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
 {
     const int steps = steps_of(u);
     unsigned int before = 0;
-    find_next(a, s, units);
-    if (LEAVES_OUT && uniform(waves_there(u, wg)) == 0) {
+    const bool none = LEAVES_OUT && uniform(waves_there(u, wg)) == 0;
+    if (none || steps <= team) find_next(a, s, units);
+    if (none) {
         pass_stages(s, u, r, taken);
         return;
     }
@@ -121,7 +125,7 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
         if (step >= TURNS) {
             WGMMA_WAIT(1);
             release_stage(s, before);
-        }
+        } else find_next(a, s, units); /* behind the first products */
         before = r->stage;
         ring_step(r);
     }
@@ -140,10 +144,10 @@ MOII_FN unsigned int row_scales(const shared &s, const unit &u, int wg)
     return s.base + SCALES_AT + 4 * (WAVE_ROW(wg, 0) + early);
 }
 
-/* Bytes from there to that of this lane's first row.  Where registers are few, none keeps it. */
+/* Bytes from there to that of this lane's first row. */
 MOII_FN unsigned int lane_scales()
 {
-    const unsigned int t = THREADS > 384 ? as_it_is(threadIdx.x) : threadIdx.x;
+    const unsigned int t = this_thread();
     return t / 32 % 4 * 64 + t % 32 / 4 * 4;
 }
 
@@ -192,7 +196,7 @@ MOII_FN void multiply_stage(const product_args &a, const shared &s, ring at, uns
                             walk *units, float sum[WAVES][BN / 2])
 {
     const unsigned int from = 4 * SCALE_FLOATS * at.stage;
-    const unsigned int columns = s.base + SCALES_AT + from + 4 * A_STAGED + threadIdx.x % 4 * 8;
+    const unsigned int columns = s.base + SCALES_AT + from + 4 * A_STAGED + this_thread() % 4 * 8;
     wave_scales v;
     float acc[BN / 2];
     barrier_wait(full_barrier(s, at.stage), at.parity);

@@ -166,7 +166,7 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block)
 {
     const int among = __shfl_sync(~0u, (int)threadIdx.x / 128 - 1, 0); /* a warp knows it is the same for all its lanes */
     const int wg = among % WGS, team = among / WGS;
-    walk units = { block, false, 0 };
+    walk units = { false, 0 };
     walk_keep(s, cursor_begin(a), first_unit());
     ring r = { 0, 0 };
     unsigned int taken = 0; /* of what is fetched of squares' scales */

@@ -6,7 +6,6 @@
 /* A multiplying warp's way through its units.  The present one, the next one and where it looks for more wait in shared memory rather than
  * in registers: three pieces of 8 words. */
 typedef struct walk {
-    unsigned int block;
     bool more;         /* whether the next unit is there */
     unsigned int slot; /* 0 or 1: which piece holds it */
 } walk;
@@ -31,7 +30,7 @@ MOII_FN void find_next(const product_args &a, const shared &s, walk *t)
     cursor c;
     unit u;
     c.group = v.x, c.first = v.y, c.begin = v.z, c.end = v.w, c.band = w.x;
-    t->more = uniform(find_unit(a, &c, w.y, t->block, &u));
+    t->more = uniform(find_unit(a, &c, w.y, CLUSTER * SPLIT > 1 ? cluster_rank() : 0, &u));
     t->slot ^= 1;
     __syncwarp();
     if (threadIdx.x % 32 == 0 && t->more) {
