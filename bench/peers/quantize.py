@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """MXFP8 and blk128 quantisation on the GPU beside torch.compile and the machine's copy, in one process.
 
-    MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/quantize.py [OUT.csv]
+    MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/quantize.py [OUT.csv [CASES]]
 
-Bytes: the input read once, codes and scales written once.  Copy: a device-to-device copy of 4 GiB, bytes read and written.  Every
+CASES: patterns of cases' names, comma-separated; unless given, all.  Bytes: the input read once, codes and scales written once.  Copy: a device-to-device copy of 4 GiB, bytes read and written.  Every
 result is compared with plain torch before it is timed; inputs are random; before each timed call L2 is filled by reading
 something else; events around one call (about 3 us of a short call are theirs), median of 30 with p10 and p90."""
+import fnmatch
 import sys
 
 import torch
@@ -71,8 +72,8 @@ def zipf(groups, rows):
 
 
 class Bench:
-    def __init__(self, out, op="quantize"):
-        self.timer, self.out, self.op, self.start = m.Timer(), out, op, m.machine()
+    def __init__(self, out, op="quantize", cases="*"):
+        self.timer, self.out, self.op, self.start, self.cases = m.Timer(), out, op, m.machine(), cases.split(",")
         a, b = (torch.empty(1 << 30, dtype=torch.float32, device="cuda") for _ in range(2))
         self.copy = 2 * a.numel() * 4 / self.timer(lambda: b.copy_(a))[0] * 1e-3
         print(self.start, f"copy {self.copy:.0f} GB/s", flush=True)
@@ -83,7 +84,12 @@ class Bench:
         print(f"{self.start},{self.op},{row},{case},{us[0]:.2f},{us[1]:.2f},{us[2]:.2f},{rate:.0f},{self.copy:.0f},{rate / self.copy:.3f}", file=self.out, flush=True)
         print(f"{row:16} {case:44} {us[0]:9.1f} us {rate:6.0f} GB/s {rate / self.copy:6.3f} of copy", flush=True)
 
+    def skips(self, name):
+        return not any(fnmatch.fnmatch(name, c) for c in self.cases)
+
     def ours(self, ctx, name, x, fmt, want, **more):
+        if self.skips(name):
+            return
         q = m.Quantize(ctx, x, fmt, want, **more)
         q()
         torch.cuda.synchronize()
@@ -95,6 +101,8 @@ class Bench:
         q.free()
 
     def torch_compile(self, name, x, fn, factor):
+        if self.skips("torch " + name):
+            return
         torch._dynamo.reset()
         g = torch.compile(fn, dynamic=False)
         g(x)
@@ -105,7 +113,7 @@ def main():
     ctx = m.context()
     print(m.lib.moi_ctx_describe(ctx).decode())
     with open(sys.argv[1] if len(sys.argv) > 1 else "/dev/null", "w") as out:
-        b = Bench(out)
+        b = Bench(out, cases=sys.argv[2] if len(sys.argv) > 2 else "*")
         for rows, cols in SHAPES:
             x = torch.randn(rows, cols, device="cuda", dtype=torch.bfloat16)
             size = f"{rows}x{cols}"
@@ -131,6 +139,9 @@ def main():
                 b.ours(ctx, f"{size} f32>mxfp8 tiled both", x.float(), mx, 3)
             del x
         for rows in (1, 8, 64):
+            name = f"{rows}x7168 bf16>mxfp8 tiled rows one of 20 in a graph"
+            if b.skips(name):
+                continue
             x = torch.randn(rows, 7168, device="cuda", dtype=torch.bfloat16)
             q = m.Quantize(ctx, x, m.Format(m.RECIPE_MX32, m.E4M3, layout=m.TILED), m.ROWWISE)
             q()
@@ -140,7 +151,7 @@ def main():
                 for _ in range(20):
                     q()
             us = [t / 20 for t in b.timer(graph.replay)]
-            b.report(q.row, f"{rows}x7168 bf16>mxfp8 tiled rows one of 20 in a graph", us, q.bytes)
+            b.report(q.row, name, us, q.bytes)
 
 
 if __name__ == "__main__":

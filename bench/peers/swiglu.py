@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """SwiGLU with quantised results on the GPU, forward and backward, beside torch.compile and the machine's copy, in one process.
 
-    MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/swiglu.py [OUT.csv [ROW]]
+    MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/swiglu.py [OUT.csv [ROW [CASES]]]
 
-ROW names the row (swiglu_sm90); empty: the library's choice.  Bytes: gate_up (and d_act) in BF16 read once, codes and scales
+ROW names the row (swiglu_sm90); empty: the library's choice.  CASES: as quantize.py's.  Bytes: gate_up (and d_act) in BF16 read once, codes and scales
 written once.  Every result is checked before it is timed: the plain one against float64, the codes against plain torch on it.
 Copy, timing and columns are those of quantize.py."""
 import sys
@@ -70,6 +70,8 @@ def verify(ctx, name, gate_up, fmt, d_act, row):
 
 class Bench(peer.Bench):
     def swiglu(self, ctx, name, gate_up, fmt, want, **more):
+        if self.skips(name):
+            return
         s = m.Swiglu(ctx, gate_up, fmt, want, **more)
         s()
         torch.cuda.synchronize()
@@ -77,6 +79,8 @@ class Bench(peer.Bench):
         s.free()
 
     def compiled(self, name, fn, inputs, cols):
+        if self.skips("torch " + name):
+            return
         torch._dynamo.reset()
         g = torch.compile(fn, dynamic=False)
         g(*inputs)
@@ -90,7 +94,7 @@ def main():
     print(m.lib.moi_ctx_describe(ctx).decode())
     row = (sys.argv[2] if len(sys.argv) > 2 else "swiglu_sm90").encode() or None
     with open(sys.argv[1] if len(sys.argv) > 1 else "/dev/null", "w") as out:
-        b = Bench(out, "swiglu")
+        b = Bench(out, "swiglu", sys.argv[3] if len(sys.argv) > 3 else "*")
         for rows, width in SHAPES:
             gate_up = 2 * torch.randn(rows, 2 * width, device="cuda", dtype=torch.bfloat16)
             d_act = torch.randn(rows, width, device="cuda", dtype=torch.bfloat16)
