@@ -227,7 +227,7 @@ typedef struct moi_moe_decode_args {
  *           Rows on FP8 tensor cores (*_fp8_*) let these form the sums of 32 products that share a scale: for each such sum
  *           2^-13 * (36 * the largest magnitude + 1.2 * the magnitudes' sum) more, and 2^-22 of the largest |x| (or |u|)
  *           times the row's sum of |w|; where x or u of a token is not finite, or a weight is infinite, they may give NaN.
- *           P:decode.batch  a token's bits do not depend on the rest of the batch.
+ *           P:decode.batch  a token's bits do not depend on the rest of the batch, nor on max_tokens among plans with the same row.
  *           P:decode.logits  from_logits, ids_out, weights_out and y have the bits of moi_route_run and this on its results.
  * Source    "warp decode", cursor.com/blog, 2026. */
 MOI_API moi_status moi_moe_decode_plan_create(moi_plan **out, moi_ctx *ctx, const moi_moe_decode_desc *desc);

@@ -95,6 +95,13 @@ typedef struct sums { /* one combination, forward and backward */
     moi_dtype dtype;
 } sums;
 
+static moi_status forward_and_back(const moi_plan *p, const moi_combine_args *a, void *ws, moi_stream stream)
+{
+    int64_t bytes = moi_plan_workspace_bytes(p);
+    moi_status status = moi_combine_run(p, a, ws, bytes, stream);
+    return status ? status : moi_combine_backward_run(p, a, ws, bytes, stream);
+}
+
 /* Forward and backward.  map: as row_of says, else as the rows lie. */
 static void combine_both(sums *c, const char *row, bool map, bool weighted)
 {
@@ -105,8 +112,7 @@ static void combine_both(sums *c, const char *row, bool map, bool weighted)
                            .y = moit_out(&m, c->y, c->s.t * bytes), .d_y = moit_in(&m, c->d_y, c->s.t * bytes),
                            .d_y_sorted = moit_out(&m, c->d_y_sorted, rows * bytes), .d_weights = weighted ? moit_out(&m, c->d_weights, rows * 4) : NULL };
     void *ws = moit_mem_workspace(&m, c->p);
-    moit_mem_run(&m, moi_combine_run(c->p, &a, ws, moi_plan_workspace_bytes(c->p), m.stream));
-    moit_mem_run(&m, moi_combine_backward_run(c->p, &a, ws, moi_plan_workspace_bytes(c->p), m.stream));
+    moit_mem_run(&m, forward_and_back(c->p, &a, ws, m.stream));
     moit_mem_done(&m);
     if (!m.gpu) moit_free(ws);
 }

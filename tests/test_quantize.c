@@ -332,6 +332,8 @@ static void test_groups(void **state)
     }
 }
 
+static const char only_rebased[] = "quantize_rows_sm90"; /* a row with no other results: test_rebased */
+
 /* What training and inference use most, and fast rows specialise in: 8-bit floats from F32 and BF16, either direction or both, whole
  * and in groups, in shapes around the sizes that tiles have. */
 static void test_eight_bits(void **state)
@@ -367,7 +369,7 @@ static void test_eight_bits(void **state)
         free_outputs(&ref), moit_free(ref.x);
     }
     for (int r = 0; r < 16 && moit_any_row("quantize", r); r++)
-        if (ran[r] == 0) fail_msg("%s takes none of the cases that matter", moit_any_row("quantize", r));
+        if (ran[r] == 0 && strcmp(moit_any_row("quantize", r), only_rebased)) fail_msg("%s takes none of the cases that matter", moit_any_row("quantize", r));
 }
 
 /* Groups long and wide enough that rows of the GPU make more than one strip of 128 rows after another, whose columns are cut anywhere. */
@@ -450,6 +452,7 @@ static void test_rebased(void **state)
     (void)state;
     static const int64_t sizes[][2] = { { 3, 256 }, { 128, 128 }, { 130, 1088 }, { 1, 1 }, { 260, 160 }, { 16, 7168 }, { 0, 64 }, { 5, 0 }, { 140, 2100 } };
     static const int64_t cuts[] = { 0, 1, 1, 60, 130, 130 };
+    int ran[16] = { 0 };
     for (int k = 0; k < 9 * 2 * 3 * 4; k++) {
         if (!moit_picked((uint64_t)k)) continue;
         fixture t = { .in = inputs[k % 3], .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = k % 4 == 3 ? 3 : 1, .rows = sizes[k % 9][0],
@@ -463,13 +466,16 @@ static void test_rebased(void **state)
         for (int r = 0; moit_any_row("quantize", r); r++) {
             out = t;
             make_outputs(&out);
-            if (quantize(&out, moit_any_row("quantize", r)))
-                for (int side = 0; side < 2; side++)
-                    if (t.want & 1u << side) same(&want, &out, side, moit_any_row("quantize", r));
+            bool takes = quantize(&out, moit_any_row("quantize", r));
+            for (int side = 0; takes && side < 2; side++)
+                if (t.want & 1u << side) same(&want, &out, side, moit_any_row("quantize", r));
+            ran[r] += takes;
             free_outputs(&out);
         }
         free_outputs(&want), moit_free(t.x);
     }
+    for (int r = 0; r < 16 && moit_any_row("quantize", r); r++)
+        if (ran[r] == 0) fail_msg("%s takes none of the cases", moit_any_row("quantize", r));
 }
 
 /* One block of 32 whose last value is `last`, everything else 0. */

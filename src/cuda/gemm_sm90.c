@@ -73,7 +73,6 @@ static const moii_kernel *const kernels[] = { &kernel, &moii_widen_kernel, NULL 
 
 const moii_impl moii_impl_gemm_sm90 = {
     .name = "gemm_sm90", .op = MOII_OP_GEMM, .backend = MOI_BACKEND_CUDA,
-    .is_unverified = true, /* until tests/test_tensor_products.c has passed on the chip */
     .recipes = MOII_RECIPE_BIT(MOI_RECIPE_BF16) | MOII_RECIPE_BIT(MOI_RECIPE_MX32) | MOII_RECIPE_BIT(MOI_RECIPE_BLK128),
     .supports = supports, .plan = plan_it, .run = run, .explain = explain, .kernels = kernels,
 };

@@ -67,9 +67,7 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     static const double added[] = { [SCALING_NONE] = 0.0, [SCALING_SQUARE] = 0.6, [SCALING_VECTOR] = 1.4, [SCALING_MX] = 5.0, [SCALING_ROWS] = 0.5 };
     double bm = moii_tile_rows(p, t), bn = t->bn, lines = moii_tile_lines(p, t), beside = t->wgs * 0.75 > 1.0 ? t->wgs * 0.75 : 1.0;
     double tensor = bm * lines / 32.0 * (p->scaling == SCALING_NONE ? 1.1 : 1.2);
-    /* L2 gives about 8 TB/s to all: at the clock of few rows 4 K bytes a clock, at that of many, which the power lowers, 5.5 K */
-    double share = (bm > 128.0 ? 5500.0 : 4000.0) / (busy * p->sms), rate = share < 60.0 ? share : 60.0;
-    double copies = (bm / t->cluster + lines) * PRODUCT_STEP_BYTES / rate, memory = lines * PRODUCT_STEP_BYTES / 18.0 * busy;
+    double copies = (bm / t->cluster + lines) * PRODUCT_STEP_BYTES / 60.0, memory = lines * PRODUCT_STEP_BYTES / 18.0 * busy;
     double chain = p->scaling == SCALING_NONE ? 0.0 : (t->waves * (2.0 * bn * beside + added[p->scaling] * bn + 250.0) - (t->waves - 1) * 270.0) / t->turns;
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
     return longest(longest(tensor, copies), longest(chain, memory));
@@ -89,12 +87,11 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     shape s = shape_of(p, t);
     double bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
-    int together = t->split * t->cluster;
-    if (together > 2) sms = (double)((p->sms / together - 1) * together); /* the chip's parts have odd multiprocessors left over */
+    if (t->split > 2) sms = (double)((p->sms / t->split - 1) * t->split); /* the chip's parts have odd multiprocessors left over */
     double rounds = (double)(int64_t)((blocks + sms - 1) / sms), busy = blocks < sms ? blocks / sms : 1.0;
     /* BF16 leaves by bulk copies in the background */
     double store = p->out_f32 || t->split > 1 ? 1200.0 + bm * lines * out_bytes(p) / 16.0 : 1800.0 + bm * lines * out_bytes(p) / 80.0;
-    double work = rounds * (s.steps * stage_clocks(p, t, busy) + store) + (t->split > 1 ? 3000.0 : 0.0) + (t->cluster > 1 && bm <= 128.0 ? 800.0 : 0.0);
+    double work = rounds * (s.steps * stage_clocks(p, t, busy) + store) + (t->split > 1 ? 3000.0 : 0.0);
     return longest(work, bytes_once(p) / 2700.0);
 }
 
@@ -103,8 +100,8 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
 static const moii_tensor_tile large[] = {
     { 2, 2, 128, 4, 2, 1, 1 }, { 2, 2, 128, 4, 1, 1, 1 }, { 3, 1, 128, 5, 1, 1, 1 }, { 2, 1, 192, 5, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 },
 };
-static const moii_tensor_tile large16[] = { { 2, 2, 128, 4, 2, 1, 1 }, { 2, 1, 256, 4, 2, 1, 1 }, { 2, 2, 128, 4, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 } };
-static const moii_tensor_tile large_vector[] = { { 3, 1, 128, 5, 2, 1, 1 }, { 3, 1, 128, 5, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 } };
+static const moii_tensor_tile large16[] = { { 2, 1, 256, 4, 2, 1, 1 }, { 2, 2, 128, 4, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 } };
+static const moii_tensor_tile large_vector[] = { { 3, 1, 128, 5, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 } };
 
 typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; double least; moii_tensor_told told; void *user; } search;
 
@@ -120,22 +117,18 @@ static void consider(search *s, moii_tensor_tile t)
     if (s->least == 0.0 || clocks < s->least) s->least = clocks, s->best = t;
 }
 
-/* Few rows: what counts is that all multiprocessors read weights all the time, and A seldom. */
+/* Few rows: what counts is that all multiprocessors read weights all the time. */
 static void consider_small(search *s, int wgs)
 {
-    static const int widths[] = { 192, 128, 96, 64, 48, 32, 16 };
-    const moii_tensor_product *p = s->p;
+    static const int widths[] = { 192, 128, 96, 64, 48, 32 };
     for (int i = 0; i < (int)(sizeof widths / sizeof *widths); i++)
-        for (int j = 0; j < 5; j++) /* blocks that share A, or that have a part of the reduction each */
+        for (int split = 1; split <= 4; split *= 2)
             for (int turns = 1; turns <= 2; turns++) {
-                static const int clusters[] = { 1, 2, 4, 1, 1 }, splits[] = { 1, 1, 1, 2, 4 };
-                int cluster = clusters[j], split = splits[j];
-                if (split > 1 && (p->grouping != PRODUCT_DENSE || p->sm_limit)) continue; /* a cluster with parts has one unit */
-                if (cluster > 1 && (p->grouping == PRODUCT_DEPTH || widths[i] > 64)) continue;
+                if (split > 1 && (s->p->grouping != PRODUCT_DENSE || s->p->sm_limit)) continue; /* a cluster with parts has one unit */
                 if (turns > 1 && wgs > 1) continue; /* 640 threads have too few registers */
-                if (turns > 1 && (widths[i] > 64 || p->scaling == SCALING_NONE || p->grouping == PRODUCT_DEPTH)) continue;
-                if (p->scaling == SCALING_MX && widths[i] > 96) continue; /* two accumulators */
-                consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, cluster, split, turns });
+                if (turns > 1 && (widths[i] > 64 || s->p->scaling == SCALING_NONE || s->p->grouping == PRODUCT_DEPTH)) continue;
+                if (s->p->scaling == SCALING_MX && widths[i] > 96) continue; /* two accumulators */
+                consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, 1, split, turns });
             }
 }
 
@@ -151,7 +144,7 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
     }
     if (p->scaling != SCALING_MX && rows > 64) {
         const moii_tensor_tile *list = p->scaling == SCALING_NONE ? large16 : p->scaling == SCALING_VECTOR ? large_vector : large;
-        int count = p->scaling == SCALING_NONE ? 4 : p->scaling == SCALING_VECTOR ? 3 : 5;
+        int count = p->scaling == SCALING_NONE ? 3 : p->scaling == SCALING_VECTOR ? 2 : 5;
         for (int i = 0; i < count; i++) consider(&s, list[i]);
     }
     if (rows <= 256) consider_small(&s, rows <= 64 ? 1 : 2);

@@ -6,8 +6,8 @@
  *   defines   BACKWARD: 0 or 1; IN_ELEM: ELEM_BF16, ELEM_F32, or with scales ELEM_E4M3, ELEM_E5M2; IN_BYTES: 2, 4, 1
  *             accordingly; IN_WIDE: 1 where those scales are FP32; OUT_BF16: 1, or 0 where the plain result and d_act are
  *             FP32; ROW_KIND, ROW_ELEM, COL_KIND, COL_ELEM, RAGGED: see tile8.cuh; AHEAD: 1 where a row's place in shared memory is
- *             taken by what comes next as soon as it has been read (all is BF16 then), and forward guesses (swiglu_guess.cuh);
- *             SWIGLU_KERNEL: its name
+ *             taken by what comes next as soon as it has been read (all is BF16 then), and forward guesses (swiglu_guess.cuh); SWIGLU_ENTRY: the
+ *             kernel's head
  *   grid      x: 128 columns of the activation, y: `depth` strips of 128 rows (RAGGED: before them one that clears)
  *   threads   256, a square of 8 x 8 values each, as tile8.cuh has it.  Backward makes two tiles, of d_gate and of d_up, one after the
  *             other.
@@ -373,7 +373,7 @@ MOII_FN bool make_tile(const swiglu_sm90_args &a, const tile &t, const tile &bel
 
 /* Two blocks to an SM where 128 registers do without spilling. */
 #define FEW_REGISTERS (OUT_BF16 && IN_BYTES <= 2 && !(BACKWARD && __CUDA_ARCH__ >= 1000))
-extern "C" __global__ void __launch_bounds__(256, FEW_REGISTERS ? 2 : 1) SWIGLU_KERNEL(const __grid_constant__ swiglu_sm90_args a)
+SWIGLU_ENTRY
 {
     way *const ways = units->ways;
     tile t = { };
