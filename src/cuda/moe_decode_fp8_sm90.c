@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "decode_routing.h"
 #include "format.h"
 #include "gpu.h"
 #include "kernels/moe_decode_fp8_sm90_args.h"
@@ -65,7 +66,7 @@ typedef struct state {
     int sizes, slices;
     cut cut[2];
     moii_gpu_kernel route;
-    int64_t ids_at, weights_at, probs_at; /* in the workspace, from logits */
+    moii_decode_places places;
 } state;
 
 static void unplan(moi_plan *plan) { free(plan->state); }
@@ -153,13 +154,6 @@ static int slices_of(const moi_ctx *ctx, const moi_moe_decode_desc *d)
     return n;
 }
 
-static int64_t reserve(moi_plan *plan, int64_t bytes)
-{
-    int64_t at = plan->workspace_bytes;
-    plan->workspace_bytes += moii_round_up(bytes, MOII_WORKSPACE_ALIGN);
-    return at;
-}
-
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
@@ -181,11 +175,9 @@ static moi_status plan_it(moi_plan *plan)
         if (l->tokens == most || l->tokens < moii_min(tokens, most)) break;
     }
     int64_t tokens = s->of[s->sizes - 1].tokens;
-    reserve(plan, tokens * d->top_k * d->width * 2);
+    moii_decode_reserve(plan, tokens * d->top_k * d->width * 2);
     if (!d->from_logits) return MOI_OK;
-    s->ids_at = reserve(plan, tokens * d->top_k * 4);
-    s->weights_at = reserve(plan, tokens * d->top_k * 4);
-    s->probs_at = reserve(plan, tokens * d->experts * 4);
+    s->places = moii_decode_places_for(plan, tokens);
     s->route.kernel = &moii_route_kernel;
     return moii_gpu_prepare(plan->ctx, &s->route, 1);
 }
@@ -218,32 +210,12 @@ static moi_status make_maps(const moi_plan *plan, const moi_moe_decode_args *in,
     return make_map(plan, down, in->down.data, 3, down_sizes, down_strides, down_box);
 }
 
-enum { ROUTED_HERE = 32 }; /* tokens, as in moe_decode_sm90 */
-
-/* Every block routes few tokens for itself, in both passes; many are routed by a launch before them, a warp each. */
-static moi_status set_routing(const moi_plan *plan, const moi_moe_decode_args *in, int64_t first, char *workspace, moe_decode_fp8_sm90_args *up,
-                              moe_decode_fp8_sm90_args *down, moi_stream stream)
+static void set_routing(const moii_decode_routing *r, moe_decode_fp8_sm90_args *up, moe_decode_fp8_sm90_args *down)
 {
-    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    const state *s = plan->state;
-    if (!d->from_logits) {
-        up->ids = down->ids = in->ids + first * d->top_k;
-        down->weights = in->weights + first * d->top_k;
-        return MOI_OK;
-    }
-    int *ids = in->ids_out ? in->ids_out + first * d->top_k : (int *)(void *)(workspace + s->ids_at);
-    float *weights = in->weights_out ? in->weights_out + first * d->top_k : (float *)(void *)(workspace + s->weights_at);
-    down->weights = weights;
-    if (up->tokens <= ROUTED_HERE && d->experts <= FP8_MOST_ROUTED) {
-        up->logits = down->logits = in->logits + first * d->experts;
-        up->ids_out = ids, up->weights_out = weights;
-        return MOI_OK;
-    }
-    up->ids = down->ids = ids;
-    moi_route_desc r = { .experts = d->experts, .top_k = d->top_k, .renormalize = d->renormalize };
-    moi_route_args a = { .tokens = up->tokens, .logits = in->logits + first * d->experts, .probs = (float *)(void *)(workspace + s->probs_at), .ids = ids,
-                         .weights = weights };
-    return moii_route_tokens(plan, &s->route, &r, &a, stream);
+    up->ids = down->ids = r->ids;
+    up->logits = down->logits = r->logits;
+    up->ids_out = r->ids_out, up->weights_out = r->weights_out;
+    down->weights = r->weights;
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -265,7 +237,9 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         up.map = maps[0], down.map = maps[1];
         up.tokens = down.tokens = (int)moii_min(l->tokens, in->tokens - t);
         up.scale = in->gate_up.scale, down.scale = in->down.scale;
-        MOII_TRY(set_routing(plan, in, t, workspace, &up, &down, stream));
+        moii_decode_routing r;
+        MOII_TRY(moii_decode_route(plan, in, t, up.tokens, &s->places, &s->route, workspace, stream, &r));
+        set_routing(&r, &up, &down);
         up.in = (const unsigned short *)in->x + t * d->hidden;
         up.out = workspace;
         down.in = workspace;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "decode_routing.h"
 #include "format.h"
 #include "gpu.h"
 #include "kernels/moe_decode_sm90_args.h"
@@ -63,7 +64,7 @@ typedef struct state {
     moe_decode_sm90_args args[2]; /* but for the operands */
     moii_gpu_launch launch[2];
     int64_t tokens; /* of one launch */
-    int64_t ids_at, weights_at, probs_at; /* in the workspace, from logits */
+    moii_decode_places places;
 } state;
 
 static void unplan(moi_plan *plan) { free(plan->state); }
@@ -123,23 +124,14 @@ static void plan_pass(moi_plan *plan, int pass)
                                              .grid = { moii_min(pass == 1 ? tokens * d->top_k * a->tiles : a->tiles, moii_gpu_of(plan->ctx)->sms) } };
 }
 
-static int64_t reserve(moi_plan *plan, int64_t bytes)
-{
-    int64_t at = plan->workspace_bytes;
-    plan->workspace_bytes += moii_round_up(bytes, MOII_WORKSPACE_ALIGN);
-    return at;
-}
-
 /* u of one launch's tokens; from logits, what routing leaves. */
 static void plan_workspace(moi_plan *plan)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     state *s = plan->state;
-    reserve(plan, s->tokens * d->top_k * d->width * 2);
+    moii_decode_reserve(plan, s->tokens * d->top_k * d->width * 2);
     if (!d->from_logits) return;
-    s->ids_at = reserve(plan, s->tokens * d->top_k * 4);
-    s->weights_at = reserve(plan, s->tokens * d->top_k * 4);
-    s->probs_at = reserve(plan, s->tokens * d->experts * 4);
+    s->places = moii_decode_places_for(plan, s->tokens);
 }
 
 static moi_status plan_it(moi_plan *plan)
@@ -158,27 +150,12 @@ static moi_status plan_it(moi_plan *plan)
     return moii_gpu_prepare(plan->ctx, s->kernel, d->from_logits ? 3 : 2);
 }
 
-enum { ROUTED_HERE = 32 }; /* tokens; measured: from about 48 on, a launch costs less */
-
-/* Every block routes few tokens for itself, in both passes; many are routed by a launch before them, a warp each. */
-static moi_status set_routing(const moi_plan *plan, const moi_moe_decode_args *in, int64_t first, char *workspace, moe_decode_sm90_args *up,
-                              moe_decode_sm90_args *down, moi_stream stream)
+static void set_routing(const moii_decode_routing *r, moe_decode_sm90_args *up, moe_decode_sm90_args *down)
 {
-    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    const state *s = plan->state;
-    int *ids = in->ids_out ? in->ids_out + first * d->top_k : (int *)(void *)(workspace + s->ids_at);
-    float *weights = in->weights_out ? in->weights_out + first * d->top_k : (float *)(void *)(workspace + s->weights_at);
-    down->weights = weights;
-    if (up->tokens <= ROUTED_HERE && d->experts <= DECODE_MOST_ROUTED) {
-        up->logits = down->logits = in->logits + first * d->experts;
-        up->ids_out = ids, up->weights_out = weights;
-        return MOI_OK;
-    }
-    up->ids = down->ids = ids;
-    moi_route_desc r = { .experts = d->experts, .top_k = d->top_k, .renormalize = d->renormalize };
-    moi_route_args a = { .tokens = up->tokens, .logits = in->logits + first * d->experts, .probs = (float *)(void *)(workspace + s->probs_at), .ids = ids,
-                         .weights = weights };
-    return moii_route_tokens(plan, &s->kernel[2], &r, &a, stream);
+    up->ids = down->ids = r->ids;
+    up->logits = down->logits = r->logits;
+    up->ids_out = r->ids_out, up->weights_out = r->weights_out;
+    down->weights = r->weights;
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -192,11 +169,9 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         up.tokens = down.tokens = (int)moii_min(most, in->tokens - t);
         up.data = in->gate_up.data, up.scale = in->gate_up.scale;
         down.data = in->down.data, down.scale = in->down.scale;
-        if (d->from_logits) MOII_TRY(set_routing(plan, in, t, workspace, &up, &down, stream));
-        else {
-            up.ids = down.ids = in->ids + t * d->top_k;
-            down.weights = in->weights + t * d->top_k;
-        }
+        moii_decode_routing r;
+        MOII_TRY(moii_decode_route(plan, in, t, up.tokens, &s->places, &s->kernel[2], workspace, stream, &r));
+        set_routing(&r, &up, &down);
         up.in = (const char *)in->x + t * d->hidden * 2;
         up.out = workspace;
         down.in = workspace;

@@ -11,7 +11,6 @@ enum { FP8_GROUPS_UP = 4, FP8_GROUPS_DOWN = 2, FP8_SPLITTERS = 3, FP8_OTHERS = 3
 enum { FP8_REGISTERS_UP = 56, FP8_REGISTERS_DOWN = 72, FP8_REGISTERS_MANY = 96 };
 /* Outputs of a tile in pass 1 (16 rows of gate, 16 of up, both halves of k beside each other) and in pass 2; rows of the tensor core's product. */
 enum { FP8_TILE_UP = 16, FP8_TILE_DOWN = 64, FP8_ROWS = 64, FP8_SUM_ROWS = 68, FP8_MOST_PAIRS = 1024 };
-enum { FP8_MOST_ROUTED = 256 }; /* experts, where passes route for themselves: ROUTE_IN_REGISTERS */
 
 typedef struct moe_decode_fp8_sm90_args {
     product_map map;                /* of the weights */

@@ -10,7 +10,6 @@ enum { SCALES_WORDS = 0, SCALES_BYTES = 1 };
 
 /* A tile is 16 outputs of an expert (pass 1: 16 rows of gate, 16 of up) by 8 columns, tokens that share it; a stage is 2 KB of its rows. */
 enum { DECODE_WARPS = 16, DECODE_THREADS = 512, DECODE_ROWS = 16, DECODE_COLUMNS = 8, DECODE_STAGE = 2048, DECODE_SPAN = 128, DECODE_MT_UP = 2 };
-enum { DECODE_MOST_ROUTED = 256 }; /* experts, where passes route for themselves: ROUTE_IN_REGISTERS */
 /* Warps that share a tile, each its part of k, by pass; in pass 1 twice as many from rows of so many bytes on. */
 enum { DECODE_TEAM_UP = 4, DECODE_TEAM_DOWN = 2, DECODE_LONG_ROW = 4096,
        DECODE_RED_UP = 2 * DECODE_WARPS * 512 * DECODE_MT_UP, DECODE_RED_DOWN = DECODE_WARPS * 512 };
