@@ -80,8 +80,8 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     if (p->a_turned || p->b_turned) assert_true(t->bn % 64 == 0 && t->cluster == 1);
     if (p->gather_rows) assert_int_equal(t->cluster, 1);
     moii_tensor_defines(p, t, defines);
-    snprintf(whole, sizeof whole, " TURNS=%d%s%s%s%s", t->turns, p->gather_rows ? " GATHER=1" : "", p->scatter_rows ? " SCATTER=1" : "",
-             p->weighted ? " WEIGHTED=1" : "", p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");
+    snprintf(whole, sizeof whole, " TURNS=%d SHARED_BYTES=%d%s%s%s%s", t->turns, moii_tensor_shared(p, t), p->gather_rows ? " GATHER=1" : "",
+             p->scatter_rows ? " SCATTER=1" : "", p->weighted ? " WEIGHTED=1" : "", p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
 }
 

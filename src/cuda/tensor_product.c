@@ -95,6 +95,9 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
                      p->accumulate);
     snprintf(defines + n, MOII_DEFINES - (size_t)n, " WGS=%d WAVES=%d BN=%d STAGES=%d CLUSTER=%d SPLIT=%d TURNS=%d", t->wgs, t->waves, t->bn, t->stages,
              t->cluster, t->split, t->turns);
+    char bytes[32];
+    snprintf(bytes, sizeof bytes, " SHARED_BYTES=%d", moii_tensor_shared(p, t));
+    append(defines, bytes);
     if (p->gather_rows) append(defines, " GATHER=1");
     if (p->scatter_rows) append(defines, " SCATTER=1");
     if (p->weighted) append(defines, " WEIGHTED=1");

@@ -18,7 +18,7 @@
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
  *             those are not runs.  The others multiply: the tensor
  *             cores' sums over 128 values (32 for SCALING_MX) are added to FP32 registers, times the scales: they keep 13 bits themselves.
- *   shared    PRODUCT_SHARED bytes, which tensor_tile.c computes alike
+ *   shared    PRODUCT_SHARED bytes; SHARED_BYTES  the same as tensor_tile.c computes it
  *
  * The order of every sum is fixed: K ascending (for each team, then the teams), then, with SPLIT, the parts ascending. */
 #ifndef MOII_PRODUCT_SM90_CUH
@@ -114,6 +114,7 @@
 #define PLACES_AT (GATHER_AT + (GATHER ? BM * 4 : 0)) /* for each multiplying warp and wave: where its 16 rows go, their weights */
 #define TOPS_AT (PLACES_AT + (PLACED ? CONSUMERS * WAVES * 4 : 0)) /* rows' largest magnitudes, of each warpgroup */
 #define PRODUCT_SHARED (TOPS_AT + (SWIGLU ? WGS * BM * 4 : 0))
+static_assert(PRODUCT_SHARED == SHARED_BYTES, "the launch reserves another number of bytes");
 
 typedef struct ring { /* where a role stands in the stages */
     unsigned int stage, parity;
