@@ -98,11 +98,28 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     char bytes[32];
     snprintf(bytes, sizeof bytes, " SHARED_BYTES=%d", moii_tensor_shared(p, t));
     append(defines, bytes);
+    if (p->dealt) append(defines, " DEAL=1");
     if (p->gather_rows) append(defines, " GATHER=1");
     if (p->scatter_rows) append(defines, " SCATTER=1");
     if (p->weighted) append(defines, " WEIGHTED=1");
     if (p->swiglu) append(defines, p->act->recipe == MOI_RECIPE_MX32 ? " SWIGLU=1 ACT_MX=1" : " SWIGLU=1 ACT_MX=0");
     if (p->swiglu) append(defines, p->act->elem == MOI_E4M3 ? " ACT_ELEM=4" : " ACT_ELEM=5");
+}
+
+/* Units of work at most: a group may begin in the middle of what would be a tile. */
+static int64_t most_units(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m)
+{
+    int64_t bm = moii_tile_rows(p, t), tiles = moii_ceil_div(m, bm), across = moii_ceil_div(p->n, (int64_t)moii_tile_lines(p, t) * t->cluster);
+    if (p->grouping == PRODUCT_ROWS) tiles = m / bm + moii_min(p->groups, m);
+    else if (p->grouping != PRODUCT_DENSE) tiles *= p->groups;
+    return tiles * across;
+}
+
+/* Whether a counter, which has to be cleared first, is worth it. */
+enum { DEALT_FROM = 8 }; /* units for each cluster */
+static bool dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    return p->grouping == PRODUCT_ROWS && !p->overlap && p->k > 0 && most_units(p, t, p->m) >= (int64_t)DEALT_FROM * p->sms / t->cluster;
 }
 
 void moii_tensor_settle(moii_tensor_product *p, int sms)
@@ -117,6 +134,7 @@ void moii_tensor_variant(moii_tensor_product *p, moi_dtype out, char defines[MOI
     moii_tensor_fits(p, out, &why);
     moii_tensor_settle(p, 132);
     moii_tensor_tile t = moii_tensor_choose(p);
+    p->dealt = dealt(p, &t);
     moii_tensor_defines(p, &t, defines);
 }
 
@@ -166,6 +184,8 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
     MOII_TRY(plan_copies(plan, s));
     moii_tensor_settle(&s->product, moii_gpu_of(plan->ctx)->sms);
     s->tile = moii_tensor_choose(&s->product);
+    s->product.dealt = dealt(&s->product, &s->tile);
+    if (s->product.dealt) s->tickets_at = plan->workspace_bytes, plan->workspace_bytes += MOII_WORKSPACE_ALIGN;
     s->kernel.kernel = kernel;
     s->kernel.shared_bytes = moii_tensor_shared(&s->product, &s->tile);
     moii_tensor_defines(&s->product, &s->tile, s->kernel.defines);
@@ -223,15 +243,6 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
                     p->b_turned ? 64 : step, p->b_turned || p->swiglu ? 64 : t->bn);
 }
 
-/* Units of work at most: a group may begin in the middle of what would be a tile. */
-static int64_t most_units(const moii_tensor_product *p, const moii_tensor_run *r, int bm, int64_t n_tiles)
-{
-    int64_t tiles = moii_ceil_div(r->m, bm);
-    if (p->grouping == PRODUCT_ROWS) tiles = r->m / bm + moii_min(p->groups, r->m);
-    else if (p->grouping != PRODUCT_DENSE) tiles *= p->groups;
-    return tiles * n_tiles;
-}
-
 /* A block that copies, not several, on each of a limited number of multiprocessors: nothing says which ones take them. */
 static int64_t copying_blocks(const moii_tensor_plan *s, int each) { return (int64_t)s->product.sms * (s->product.sm_limit ? 1 : each); }
 
@@ -259,7 +270,7 @@ static moi_status set_act(const moi_plan *plan, const char *where, const moii_te
 }
 
 /* r->k: of the reduction as it lies in the operands. */
-static moi_status launch_product(const moi_plan *plan, const char *where, const moii_tensor_run *r, moi_stream stream)
+static moi_status launch_product(const moi_plan *plan, const char *where, const moii_tensor_run *r, void *workspace, moi_stream stream)
 {
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
@@ -288,9 +299,13 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
         MOII_TRY(make_map(plan, where, "d", &x.d_map, &plain_bf16, r->d, extent, x.ldd, 64, 64));
         x.d_boxes = 1;
     }
-    int64_t units = most_units(p, r, bm, x.n_tiles), blocks = t->cluster * t->split;
+    int64_t units = most_units(p, t, r->m), blocks = t->cluster * t->split;
     int64_t clusters = t->split > 1 ? units : moii_min(units, moii_max(1, p->sms / blocks));
     if (clusters == 0) return MOI_OK;
+    if (p->dealt) {
+        x.tickets = (int *)(void *)((char *)workspace + s->tickets_at);
+        MOII_CUDA(&moii_gpu_of(plan->ctx)->driver, cuMemsetD32Async, ((moii_cuptr)(uintptr_t)x.tickets, 0, 1, stream));
+    }
     moii_gpu_launch launch = { .grid = { clusters * blocks }, .threads = 128 + 128 * t->wgs * t->turns, .shared_bytes = s->kernel.shared_bytes,
                                .cluster = blocks > 1 ? (int)blocks : 0, .overlap = p->overlap };
     return moii_gpu_run(plan, &s->kernel, &launch, &x, stream);
@@ -303,14 +318,14 @@ static moi_status launch_all(const moi_plan *plan, const char *where, const moii
     moii_tensor_run r = *run;
     moi_operand wide[2];
     r.k = stored_depth(p, &s->a, run->k);
-    if (!p->widened) return launch_product(plan, where, &r, stream);
+    if (!p->widened) return launch_product(plan, where, &r, workspace, stream);
     for (int i = 0; i < 2; i++) {
         bool several = i && p->grouping == PRODUCT_ROWS;
         wide[i] = (moi_operand){ (char *)workspace + s->widened_at[i], NULL, 0 };
         MOII_TRY(widen(plan, i, i ? r.b : r.a, i ? p->n : lines_of(p, run), r.k, several ? p->groups : 1, (char *)workspace + s->widened_at[i], stream));
     }
     r.a = &wide[0], r.b = &wide[1];
-    return launch_product(plan, where, &r, stream);
+    return launch_product(plan, where, &r, workspace, stream);
 }
 
 /* Tensor maps are made in the current context. */

@@ -23,6 +23,7 @@ typedef struct moii_tensor_product {
     int64_t gather_rows;            /* PRODUCT_ROWS: > 0: A has so many at most, and a list names those of the product */
     int64_t scatter_rows;           /* PRODUCT_ROWS: > 0: D has so many at most, and a list names where those of the product go */
     bool weighted;                  /* PRODUCT_ROWS */
+    bool dealt;                     /* PRODUCT_ROWS: clusters draw their tiles from a counter */
     bool swiglu;                    /* PRODUCT_ROWS: in the kernel; else, if it is wanted, behind it */
     const moi_format *act;          /* of what SwiGLU gives */
 } moii_tensor_product;
@@ -53,6 +54,7 @@ typedef struct moii_tensor_plan {
     moi_format a, b;                /* the caller's */
     moii_gpu_kernel widen[2];
     int64_t widened_at[2];          /* mx32 as BF16: from where on, a and b */
+    int64_t tickets_at;             /* dealt: where the counter is */
     moii_then_swiglu then;
 } moii_tensor_plan;
 

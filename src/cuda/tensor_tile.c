@@ -29,7 +29,7 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
     int gather = p->gather_rows ? bm * 4 : 0, places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
     int tops = p->swiglu ? t->wgs * bm * 4 : 0;
-    return gather + places + tops + squares + 384 * t->wgs * t->turns + join + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
+    return gather + places + tops + squares + 320 + join + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
 /* ---- the estimate ---- */

@@ -49,13 +49,16 @@ MOII_FN void load_runs(const product_args &a, const shared &s, const unit &u, un
 }
 #endif
 
+/* And deals the units. */
 MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block)
 {
+    deck d = deck_make(a);
     if (!elected()) return;
-    cursor c = cursor_begin(a);
+    hand h = 0;
     ring r = { 0, 0 };
     unit u;
-    for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
+    while (next_unit(a, s, &d, h, block, &u)) {
+        deal_card(s, &h, u);
         const int steps = steps_of(u);
         for (int step = 0; step < steps; step++) {
             barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
@@ -68,6 +71,8 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
             ring_step(&r);
         }
     }
+    u.group = -1;
+    deal_card(s, &h, u);
 }
 
 /* ---- scales ---- */
@@ -198,13 +203,13 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
 
 #endif
 
-MOII_FN void load_scales(const product_args &a, const shared &s, unsigned int block)
+MOII_FN void load_scales(const product_args &a, const shared &s)
 {
-    cursor c = cursor_begin(a);
+    hand h = 0;
     ring r = { 0, 0 };
     announcer n = { { 0, 0 }, 0, 0 };
     unit u;
-    for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart()) {
+    for (; take_card(s, h, &u); return_card(s, &h)) {
 #if GATHER
         gather_open(a, s, u);
 #endif
@@ -219,7 +224,7 @@ MOII_FN void load_scales(const product_args &a, const shared &s, unsigned int bl
 }
 
 #else
-MOII_FN void load_scales(const product_args &, const shared &, unsigned int) {}
+MOII_FN void load_scales(const product_args &, const shared &) {}
 #endif
 
 #endif

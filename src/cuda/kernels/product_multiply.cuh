@@ -93,13 +93,11 @@ MOII_FN void pass_stages(const shared &s, const unit &u, ring *r, unsigned int *
 #if !PROMOTED
 
 /* 16 bits: the tensor cores' own sums serve. */
-MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, walk *units,
-                      float sum[WAVES][BN / 2])
+MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u);
     unsigned int before = 0;
     const bool none = LEAVES_OUT && uniform(waves_there(u, wg)) == 0;
-    if (none || steps <= team) find_next(a, s, units);
     if (none) {
         pass_stages(s, u, r, taken);
         return;
@@ -125,7 +123,7 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
         if (step >= TURNS) {
             WGMMA_WAIT(1);
             release_stage(s, before);
-        } else find_next(a, s, units); /* behind the first products */
+        }
         before = r->stage;
         ring_step(r);
     }
@@ -188,12 +186,11 @@ MOII_FN void promote(float *sum, const float *acc, const wave_scales &v, bool fi
 
 /* Whole rounds of the ring by name, so that addresses are constants, where there are registers for that. */
 #define BY_NAME (TURNS == 1 && SCALING != SCALING_VECTOR && SCALE_ARRIVALS == 0)
-#define LOOKS_BEHIND (THREADS <= 384 && SCALE_ARRIVALS == 0) /* whether there are registers to look for the next unit behind the first products */
 
 /* One stage: for each of so many waves, four products summed by the tensor cores, then added times their scales.  What is found out about
  * the next unit hides behind the first products. */
 MOII_FN void multiply_stage(const product_args &a, const shared &s, ring at, unsigned int rows, unsigned int square, int in, bool first, int waves,
-                            walk *units, float sum[WAVES][BN / 2])
+                            float sum[WAVES][BN / 2])
 {
     const unsigned int from = 4 * SCALE_FLOATS * at.stage;
     const unsigned int columns = s.base + SCALES_AT + from + 4 * A_STAGED + this_thread() % 4 * 8;
@@ -213,7 +210,6 @@ MOII_FN void multiply_stage(const product_args &a, const shared &s, ring at, uns
 #pragma unroll
         for (int j = 0; j < 4; j++) wgmma(acc, tile + j * 2, b_part(s, at.stage, j), j > 0);
         wgmma_close();
-        if (LOOKS_BEHIND && first && w == 0) find_next(a, s, units);
 #pragma unroll
         for (int i = 0; i < 2 && SCALING == SCALING_SQUARE && SQUARES == 1; i++) v.a[i] *= v.b[0];
         WGMMA_WAIT(0);
@@ -273,11 +269,9 @@ MOII_FN void stage_cleared(const shared &s, const unit &u, ring at, int step)
 }
 
 #if SCALING == SCALING_MX
-MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, walk *units,
-                      float sum[WAVES][BN / 2])
+MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u);
-    find_next(a, s, units);
     sums_clear(sum);
     for (int step = 0; step < steps; step++, ring_step(r)) {
         if (TURNS > 1 && step % TURNS != team) continue;
@@ -289,10 +283,9 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
 #else
 /* A unit of which not all of the warpgroup's rows are there: the time it takes is theirs. */
 MOII_FN void multiply_few(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, unsigned int rows, int in, int waves,
-                          walk *units, float sum[WAVES][BN / 2])
+                          float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u);
-    find_next(a, s, units);
     if (WAVES == 1 || waves == 0) {
         pass_stages(s, u, r, taken);
         return;
@@ -302,13 +295,12 @@ MOII_FN void multiply_few(const product_args &a, const shared &s, const unit &u,
     for (int step = 0; step < steps; step++, ring_step(r)) {
         reach_squares(s, step, taken);
         stage_cleared(s, u, *r, step);
-        multiply_stage(a, s, *r, rows, square_of(s, *taken, step), in, false, waves, units, sum);
+        multiply_stage(a, s, *r, rows, square_of(s, *taken, step), in, false, waves, sum);
     }
     if (steps > 0) leave_squares(s, *taken);
 }
 
-MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, walk *units,
-                      float sum[WAVES][BN / 2])
+MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u), in = SWIGLU ? BN / 2 : 128 - u.col % 128;
     const unsigned int rows = row_scales(s, u, wg);
@@ -316,11 +308,10 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
     const int waves = LEAVES_OUT ? uniform(waves_there(u, wg)) : WAVES;
     int step = 0;
     if (waves < WAVES) {
-        multiply_few(a, s, u, r, taken, rows, in, waves, units, sum);
+        multiply_few(a, s, u, r, taken, rows, in, waves, sum);
         return;
     }
     for (; step < steps && step < team; step++) ring_step(r);
-    if (!LOOKS_BEHIND || step == steps) find_next(a, s, units);
     if (squares && steps > 0) take_squares(s, taken);
     if (step == steps) {
         if (squares && steps > 0) leave_squares(s, *taken);
@@ -328,7 +319,7 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
         return;
     }
     stage_cleared(s, u, *r, step);
-    multiply_stage(a, s, *r, rows, square_of(s, *taken, step), in, true, WAVES, units, sum);
+    multiply_stage(a, s, *r, rows, square_of(s, *taken, step), in, true, WAVES, sum);
     ring_step(r);
     for (step++; step < steps; step++, ring_step(r)) {
         if (TURNS > 1 && step % TURNS != team) continue;
@@ -339,13 +330,13 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
                 const unsigned int square = square_of(s, *taken, step);
 #pragma unroll
                 for (unsigned int stage = 0; stage < STAGES; stage++)
-                    multiply_stage(a, s, { stage, r->parity }, rows, square + 4 * stage, in, false, WAVES, units, sum);
+                    multiply_stage(a, s, { stage, r->parity }, rows, square + 4 * stage, in, false, WAVES, sum);
             }
             if (step == steps) break;
             if (squares && step == end) leave_squares(s, *taken), take_squares(s, taken);
         }
         stage_cleared(s, u, *r, step);
-        multiply_stage(a, s, *r, rows, square_of(s, *taken, step), in, false, WAVES, units, sum);
+        multiply_stage(a, s, *r, rows, square_of(s, *taken, step), in, false, WAVES, sum);
     }
     if (squares) leave_squares(s, *taken);
     /* the other team alone had stages of the last 64 */

@@ -15,6 +15,7 @@
  *                     is their SwiGLU in 8 bits (product_activate.cuh): ACT_MX 1: blocks of 32, 0: of 128; ACT_ELEM  as ELEM_A
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
+ *             DEAL    how units are dealt to clusters (product_deal.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
  *             those are not runs.  The others multiply: the tensor
  *             cores' sums over 128 values (32 for SCALING_MX) are added to FP32 registers, times the scales: they keep 13 bits themselves.
@@ -30,6 +31,9 @@
 #include "ptx_sm90.cuh"
 #include "silu.h"
 
+#ifndef DEAL
+#define DEAL 0
+#endif
 #ifndef GATHER
 #define GATHER 0
 #endif
@@ -53,15 +57,16 @@
 #define CONSUMERS (TEAM * TURNS)
 #define THREADS (CONSUMERS + 128)
 /* of a thread; 64 K in all, in eights, of which the block is started with an equal share for each */
-#define LOADS_MUCH (SCALE_ARRIVALS || GROUPS == PRODUCT_MASKED) /* in the loading warps' registers */
-#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : THREADS == 512 || LOADS_MUCH ? 56 : 40)
-#define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? LOADS_MUCH ? 224 : 232 : 152)
+#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : 56)
+#define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? 224 : 152)
 #define PROMOTED (SCALING != SCALING_NONE)
 #define LOADERS 96 /* threads of the first warpgroup that load scales */
 #define E8M0_SCALES (SCALING == SCALING_MX || (SCALING == SCALING_VECTOR && SCALE_E8M0))
 #define SCALES_STAGED (SCALING >= SCALING_SQUARE && SCALING <= SCALING_MX)
 /* at a stage's barrier: of each thread behind its copies, or of each warp behind its stores */
 #define SCALE_ARRIVALS (GATHER ? LOADERS / 32 : !SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
+/* warps that read what the block works on */
+#define CARD_READERS (CONSUMERS / 32 + (SCALE_ARRIVALS > 0 ? LOADERS / 32 : SCALING == SCALING_SQUARE ? 1 : 0))
 #define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
 /* columns that share a scale of B: all of a tile that cannot straddle two squares */
 #define SQUARE_RUN (BN % 128 == 0 && !SWIGLU ? 128 : BN % 64 == 0 ? 64 : BN % 32 == 0 ? 32 : 16)
@@ -109,8 +114,11 @@
 #define JOIN_AT (SQUARES_AT + SQUARES_BYTES)
 #define JOIN_BYTES ((TURNS - 1) * TEAM * WAVES * BN * 2) /* sums of all teams but the first */
 #define BARRIERS_AT (JOIN_AT + JOIN_BYTES)
-#define UNITS_AT (BARRIERS_AT + 16 * STAGES + (SCALING == SCALING_SQUARE ? 32 : 0)) /* what each multiplying warp works on, and will */
-#define GATHER_AT (UNITS_AT + 3 * CONSUMERS) /* the tile's rows of A */
+#define CARDS 4
+#define CARDS_AT (BARRIERS_AT + 16 * STAGES + (SCALING == SCALING_SQUARE ? 32 : 0)) /* what the block works on, and will */
+#define TICKETS 8
+#define TICKETS_AT (CARDS_AT + 48 * CARDS)
+#define GATHER_AT (TICKETS_AT + 16 * TICKETS) /* the tile's rows of A */
 #define PLACES_AT (GATHER_AT + (GATHER ? BM * 4 : 0)) /* for each multiplying warp and wave: where its 16 rows go, their weights */
 #define TOPS_AT (PLACES_AT + (PLACED ? CONSUMERS * WAVES * 4 : 0)) /* rows' largest magnitudes, of each warpgroup */
 #define PRODUCT_SHARED (TOPS_AT + (SWIGLU ? WGS * BM * 4 : 0))
@@ -140,10 +148,10 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #define B_GROUPED (GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_MASKED)
 
 #include "product_units.cuh"
+#include "product_deal.cuh"
 #include "product_gather.cuh"
 #include "product_squares.cuh"
 #include "product_load.cuh"
-#include "product_walk.cuh"
 #include "product_multiply.cuh"
 #include "product_place.cuh"
 #include "product_store.cuh"
@@ -156,6 +164,10 @@ MOII_FN void open_barriers(const shared &s)
             barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS);
             barrier_init(empty_barrier(s, i), WGS * 4 * CLUSTER);
         }
+        for (unsigned int i = 0; i < CARDS; i++) barrier_init(card_dealt(s, i), 1), barrier_init(card_read(s, i), CARD_READERS);
+#if DEAL && CLUSTER > 1
+        for (unsigned int i = 0; i < TICKETS; i++) barrier_init(ticket_at(s, i) + 8, 1);
+#endif
 #if SCALING == SCALING_SQUARE
         for (unsigned int i = 0; i < 2; i++) barrier_init(squares_full(s, i), 1), barrier_init(squares_empty(s, i), CONSUMERS / 32);
 #endif
@@ -167,28 +179,27 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block)
 {
     const int among = __shfl_sync(~0u, (int)threadIdx.x / 128 - 1, 0); /* a warp knows it is the same for all its lanes */
     const int wg = among % WGS, team = among / WGS;
-    walk units = { false, 0 };
-    walk_keep(s, cursor_begin(a), first_unit());
+    hand h = 0;
     ring r = { 0, 0 };
     unsigned int taken = 0; /* of what is fetched of squares' scales */
     s.a = wgmma_at(s.base + WAVE_ROW(wg, 0) * PRODUCT_STEP_BYTES) + (A_TURNED ? wgmma_runs(8192) : 0);
     s.b = wgmma_at(s.base + A_BYTES + (SWIGLU ? wg * BN * PRODUCT_STEP_BYTES : 0)) + (B_TURNED ? wgmma_runs(8192) : 0);
     float sum[WAVES][BN / 2];
-    for (find_next(a, s, &units); units.more;) {
-        const unsigned int slot = units.slot;
-        const unit u = recall_unit(s, slot);
+    for (;; return_card(s, &h)) {
+        unit u;
+        if (!take_card(s, h, &u)) break;
         if (PLACED && team == 0) places_fetch(a, s, u, wg);
-        multiply(a, s, u, &r, &taken, wg, team, &units, sum);
+        multiply(a, s, u, &r, &taken, wg, team, sum);
         if (TURNS > 1) join_teams(s, team, sum);
 #if SPLIT > 1
-        if (team == 0) join_parts(a, s, recall_unit(s, slot), wg, block, sum);
+        if (team == 0) join_parts(a, s, read_card(s, h), wg, block, sum);
         else part_meets();
 #else
         if (team == 0) {
 #if SWIGLU
-            store_activated(a, s, recall_unit(s, slot), wg, sum);
+            store_activated(a, s, read_card(s, h), wg, sum);
 #else
-            store_tile(a, s, recall_unit(s, slot), wg, sum);
+            store_tile(a, s, read_card(s, h), wg, sum);
 #endif
         }
 #endif
@@ -218,9 +229,9 @@ MOII_FN void product(const product_args &a)
     if (warp < 4) {
         if (THREADS > 256) REGISTERS_GIVE(PRODUCER_REGISTERS);
         if (warp == 0) load_tiles(a, s, block);
-        if (SCALE_ARRIVALS > 0 && warp > 0) load_scales(a, s, block);
+        if (SCALE_ARRIVALS > 0 && warp > 0) load_scales(a, s);
 #if SCALING == SCALING_SQUARE
-        if (SCALE_ARRIVALS == 0 && warp == 1) load_squares(a, s, block);
+        if (SCALE_ARRIVALS == 0 && warp == 1) load_squares(a, s);
 #endif
         __syncwarp();
 #if SPLIT > 1

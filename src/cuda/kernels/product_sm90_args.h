@@ -52,6 +52,7 @@ typedef struct product_args {
     int m, n, k;              /* m: rows of all groups for PRODUCT_ROWS, of each group's matrix for PRODUCT_MASKED */
     int depth_block;          /* PRODUCT_DEPTH: group g's values begin at the (offset / block + g)-th multiple, or, where it is 0, at the offset */
     int n_tiles;              /* of CLUSTER * BN columns */
+    int *tickets;             /* DEAL: drawn so far, 0 at first */
     int band;                 /* rows of tiles that are walked together */
     int d_boxes;
     int vectors;              /* rows of D begin at multiples of 16 bytes */

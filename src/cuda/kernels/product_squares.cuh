@@ -35,12 +35,12 @@ MOII_FN void fetch_squares(const product_args &a, const shared &s, const unit &u
 }
 
 /* All units' scales, where the warp has nothing else to load. */
-MOII_FN void load_squares(const product_args &a, const shared &s, unsigned int block)
+MOII_FN void load_squares(const product_args &a, const shared &s)
 {
-    cursor c = cursor_begin(a);
+    hand h = 0;
     unsigned int fetched = 0;
     unit u;
-    for (int i = first_unit(); find_unit(a, &c, i, block, &u); i += units_apart())
+    for (; take_card(s, h, &u); return_card(s, &h))
         for (int step = 0; step < steps_of(u); step += SQUARES_STEPS) fetch_squares(a, s, u, step, fetched++);
 }
 #endif

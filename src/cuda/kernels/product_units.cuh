@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * product_units.cuh: which tile a block works on.  A unit is (group, rows, columns, part of the reduction); each cluster takes the units
- * i, i + clusters, ...  Every role walks the same list by itself.
+ * ... product_deal.cuh.
  *
  * Order within a group: bands of args.band rows of tiles; in a band the columns one after the other, so that the tiles at work at one time
  * cover a near-square region of D and share A and B in L2. */
@@ -22,7 +22,13 @@ typedef struct cursor { /* the group and its band where the last unit lay */
     int group, band;
     int first;          /* units before that band */
     int begin, end;     /* of the group */
+    int kind;           /* of the groups that it walks, ROWS_... */
 } cursor;
+
+/* Groups of any number of rows, of more than half a tile, or of fewer. */
+#define ROWS_ANY 0
+#define ROWS_MANY 1
+#define ROWS_FEW 2
 
 /* A group's last stage may hold values of the next group, but for blocks as long as a stage, which are 0 behind the group's last value. */
 #define STAGES_STRADDLE (GROUPS == PRODUCT_DEPTH && !(SCALING == SCALING_VECTOR && !SCALE_E8M0))
@@ -38,6 +44,7 @@ MOII_FN void cursor_enter(const product_args &a, cursor *c)
     if (c->group >= a.groups) return;
 #if GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_DEPTH
     c->begin = (int)__ldg(a.offsets + c->group), c->end = (int)__ldg(a.offsets + c->group + 1);
+    if (DEAL && c->kind != ROWS_ANY && (c->end - c->begin <= BM / 2) != (c->kind == ROWS_FEW)) c->end = c->begin;
 #elif GROUPS == PRODUCT_MASKED
     c->end = (int)min(max(__ldg(a.offsets + c->group), 0ll), (long long)a.m);
 #else
@@ -45,9 +52,10 @@ MOII_FN void cursor_enter(const product_args &a, cursor *c)
 #endif
 }
 
-MOII_FN cursor cursor_begin(const product_args &a)
+MOII_FN cursor cursor_begin(const product_args &a, int kind)
 {
     cursor c;
+    c.kind = kind;
     c.group = c.band = c.first = 0;
     cursor_enter(a, &c);
     return c;

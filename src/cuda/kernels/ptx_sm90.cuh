@@ -23,6 +23,13 @@ MOII_FN float2 shared_read_pair(unsigned int address)
 
 MOII_FN void shared_write(unsigned int address, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(address), "f"(v) : "memory"); }
 
+MOII_FN unsigned int shared_read_word(unsigned int address)
+{
+    unsigned int v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
+    return v;
+}
+
 /* The same number, of which the compiler no longer knows where it comes from: sums with it stay where they are written. */
 MOII_FN unsigned int as_it_is(unsigned int x)
 {
@@ -155,6 +162,14 @@ MOII_FN float cluster_read(unsigned int address, unsigned int block)
     asm volatile("{\n .reg .b32 there;\n mapa.shared::cluster.u32 there, %1, %2;\n ld.shared::cluster.f32 %0, [there];\n}"
                  : "=f"(v) : "r"(address), "r"(block) : "memory");
     return v;
+}
+
+/* Sends a word to a place of another block, announced to that block's barrier as 4 bytes; both named by their addresses here. */
+MOII_FN void word_send(unsigned int to, unsigned int word, unsigned int barrier, unsigned int block)
+{
+    asm volatile("{\n .reg .b32 there, bell;\n mapa.shared::cluster.u32 there, %0, %3;\n mapa.shared::cluster.u32 bell, %2, %3;\n"
+                 " st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], %1, [bell];\n}"
+                 :: "r"(to), "r"(word), "r"(barrier), "r"(block) : "memory");
 }
 
 /* Programmatic dependent launch: the grid before has ended, and what it wrote is there; the next may start.  Else they do nothing. */

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * product_deal.cuh: which unit a block works on next, for product_sm90.cuh.  The warp that loads tiles finds the block's units and deals
+ * them to all others: cards of 32 bytes in shared memory, CARDS of them in turn, each with a barrier for "dealt" and one for "read".
+ *
+ *   DEAL 0   cluster c takes the units c, c + clusters, ...
+ *   DEAL 1   clusters draw tickets from a counter, so that none waits for those with larger tiles (PRODUCT_ROWS).  Tiles of groups of few rows,
+ *            which wait for memory, are dealt among the others, which compute; a few are kept for the end, to even it out. */
+#ifndef MOII_PRODUCT_DEAL_CUH
+#define MOII_PRODUCT_DEAL_CUH
+
+/* Of all lanes the same, and known to be. */
+MOII_FN int uniform(int x) { return __shfl_sync(~0u, x, 0); }
+
+MOII_FN unsigned int card_dealt(const shared &s, unsigned int card) { return s.base + CARDS_AT + CARDS * 32 + 16 * (card % CARDS); }
+MOII_FN unsigned int card_read(const shared &s, unsigned int card) { return card_dealt(s, card) + 8; }
+
+typedef unsigned int hand; /* which card a role holds or waits for, of all that there ever were */
+
+/* What a card says; group -1: there is no more work. */
+MOII_FN unit read_card(const shared &s, hand h)
+{
+    const int *from = (const int *)(s.p + CARDS_AT + 32 * (h % CARDS));
+    const int4 v = *(const int4 *)from, w = *(const int4 *)(from + 4);
+    unit u;
+    u.group = v.x, u.row = v.y, u.rows = v.z, u.col = v.w, u.d_row = w.x, u.block = w.w;
+    u.k = uniform(w.y), u.k_end = uniform(w.z);
+    return u;
+}
+
+/* A whole warp: waits for the card; false: the last one. */
+MOII_FN bool take_card(const shared &s, hand h, unit *u)
+{
+    barrier_wait(card_dealt(s, h), h / CARDS & 1);
+    *u = read_card(s, h);
+    return uniform(u->group) >= 0;
+}
+
+/* A whole warp, which no longer needs it. */
+MOII_FN void return_card(const shared &s, hand *h)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(card_read(s, *h));
+    ++*h;
+}
+
+/* The dealing thread alone. */
+MOII_FN void deal_card(const shared &s, hand *h, const unit &u)
+{
+    barrier_wait(card_read(s, *h), (*h / CARDS & 1) ^ 1);
+    int *to = (int *)(s.p + CARDS_AT + 32 * (*h % CARDS));
+    *(int4 *)to = make_int4(u.group, u.row, u.rows, u.col);
+    *(int4 *)(to + 4) = make_int4(u.d_row, u.k, u.k_end, u.block);
+    barrier_arrive(card_dealt(s, *h));
+    ++*h;
+}
+
+#if DEAL
+/* Units in all, of groups of many rows and of few; how many of many each ticket stands for, up to ticket `mixed`. */
+typedef struct deck {
+    cursor many, few;
+    int units, units_many, mixed;
+    double share;
+    int next, after; /* tickets */
+} deck;
+
+#define FEW_ROWS (BM / 2)
+
+MOII_FN deck deck_make(const product_args &a) /* a whole warp */
+{
+    deck d;
+    int tiles = 0, few = 0;
+#pragma unroll 1
+    for (int g = (int)threadIdx.x % 32; g < a.groups; g += 32) {
+        const int rows = (int)(__ldg(a.offsets + g + 1) - __ldg(a.offsets + g)), n = (rows + BM - 1) / BM;
+        tiles += n;
+        if (rows <= FEW_ROWS) few += n;
+    }
+    tiles = __reduce_add_sync(~0u, tiles), few = __reduce_add_sync(~0u, few);
+    d.units = tiles * a.n_tiles, d.units_many = (tiles - few) * a.n_tiles;
+    d.mixed = d.units_many > 0 ? d.units - min(few * a.n_tiles, 2 * units_apart()) : d.units;
+    d.share = (d.units_many + 0.25) / max(d.mixed, 1); /* the quarter: rounding must not lose the last one */
+    d.many = cursor_begin(a, ROWS_MANY), d.few = cursor_begin(a, ROWS_FEW);
+    d.next = first_unit(), d.after = d.next + units_apart();
+    return d;
+}
+
+MOII_FN int of_many(const deck &d, int ticket) { return ticket < d.mixed ? min((int)(ticket * d.share), d.units_many) : d.units_many; }
+
+#if CLUSTER > 1
+MOII_FN unsigned int ticket_at(const shared &s, unsigned int i) { return s.base + TICKETS_AT + i % TICKETS * 16; } /* and its barrier */
+#endif
+
+/* The next ticket of the cluster; what is drawn now is wanted in two units' time.  The first block draws, the others are told. */
+MOII_FN int draw(const product_args &a, const shared &s, deck *d, hand dealt, unsigned int block)
+{
+    const int ticket = d->next;
+    d->next = d->after;
+#if CLUSTER > 1
+    const unsigned int at = ticket_at(s, dealt), turn = dealt / TICKETS & 1;
+    if (block > 0) { /* what it has been told last, or its first */
+        if (ticket >= d->units) return ticket;
+        barrier_expect(at + 8, 4);
+        barrier_wait(at + 8, turn);
+        d->next = (int)shared_read_word(at);
+        return ticket;
+    }
+    if (ticket >= d->units) return ticket; /* nobody asks for another */
+    for (unsigned int b = 1; b < CLUSTER; b++) word_send(at, (unsigned int)d->next, at + 8, b);
+#endif
+    d->after = 2 * units_apart() + atomicAdd(a.tickets, 1);
+    return ticket;
+}
+
+/* dealt: units so far. */
+MOII_FN bool next_unit(const product_args &a, const shared &s, deck *d, hand dealt, unsigned int block, unit *u)
+{
+    const int ticket = draw(a, s, d, dealt, block), many = of_many(*d, ticket);
+    if (ticket >= d->units) return false;
+    return of_many(*d, ticket + 1) > many ? find_unit(a, &d->many, many, block, u) : find_unit(a, &d->few, ticket - many, block, u);
+}
+#else
+typedef cursor deck;
+
+MOII_FN deck deck_make(const product_args &a) { return cursor_begin(a, ROWS_ANY); }
+
+MOII_FN bool next_unit(const product_args &a, const shared &, deck *d, hand dealt, unsigned int block, unit *u)
+{
+    return find_unit(a, d, first_unit() + (int)dealt * units_apart(), block, u);
+}
+#endif
+
+#endif
