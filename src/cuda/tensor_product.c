@@ -93,8 +93,8 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     int n = snprintf(defines, MOII_DEFINES, "GROUPS=%d ELEM_A=%d ELEM_B=%d A_TURNED=%d B_TURNED=%d SCALING=%d SCALE_E8M0=%d SCALES_BULK=%d OUT_F32=%d ADD=%d",
                      p->grouping, (int)p->a->elem, (int)p->b->elem, p->a_turned, p->b_turned, p->scaling, p->scale_e8m0, p->scales_bulk, p->out_f32,
                      p->accumulate);
-    snprintf(defines + n, MOII_DEFINES - (size_t)n, " WGS=%d WAVES=%d BN=%d STAGES=%d CLUSTER=%d SPLIT=%d TURNS=%d", t->wgs, t->waves, t->bn, t->stages,
-             t->cluster, t->split, t->turns);
+    snprintf(defines + n, MOII_DEFINES - (size_t)n, " WGS=%d WAVES=%d BN=%d STAGES=%d CLUSTER=%d SPLIT=%d TURNS=%d BOXES=%d", t->wgs, t->waves,
+             t->bn, t->stages, t->cluster, t->split, t->turns, t->boxes);
     char bytes[32];
     snprintf(bytes, sizeof bytes, " SHARED_BYTES=%d", moii_tensor_shared(p, t));
     append(defines, bytes);

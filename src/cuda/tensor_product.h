@@ -8,7 +8,7 @@
 #include "kernels/product_sm90_args.h"
 
 /* How the work is cut; product_sm90.cuh says what each number is. */
-typedef struct moii_tensor_tile { int wgs, waves, bn, stages, cluster, split, turns; } moii_tensor_tile;
+typedef struct moii_tensor_tile { int wgs, waves, bn, stages, cluster, split, turns, boxes; } moii_tensor_tile;
 
 typedef struct moii_tensor_product {
     int grouping, scaling;          /* PRODUCT_..., SCALING_... */

@@ -18,6 +18,8 @@ static int squares_of(const moii_tensor_product *p, const moii_tensor_tile *t)
     return bn <= 128 || run == 128 || (bn <= 192 && run == 64) || (bn <= 160 && run == 32) ? 2 : 3;
 }
 
+static bool stores_boxes(const moii_tensor_product *p, const moii_tensor_tile *t) { return !p->out_f32 && t->split == 1 && !p->swiglu; }
+
 int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     int bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), per_step = p->scaling == SCALING_MX ? 4 : 1;
@@ -25,11 +27,11 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;
     int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : 0;
     int squares = p->scaling == SCALING_SQUARE ? 32 + 2 * 64 * 4 * squares_of(p, t) : 0;
-    int scales = 4 * (a_scales + b_scales), out = p->out_f32 || t->split > 1 || p->swiglu ? 0 : bm * ((t->bn + 63) / 64 * 128);
+    int scales = 4 * (a_scales + b_scales), out = stores_boxes(p, t) ? t->wgs * t->boxes * 8192 : 0;
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
     int gather = p->gather_rows ? bm * 4 : 0, places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
     int tops = p->swiglu ? t->wgs * bm * 4 : 0;
-    return gather + places + tops + squares + 320 + join + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
+    return gather + places + tops + squares + 416 + join + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
 /* ---- the estimate ---- */
@@ -95,22 +97,36 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     return longest(work, bytes_once(p) / 2700.0);
 }
 
-/* ---- candidates ---- */
+/* ---- candidates: their stages are the most; boxes follows ---- */
 
 static const moii_tensor_tile large[] = {
-    { 2, 2, 128, 4, 2, 1, 1 }, { 2, 2, 128, 4, 1, 1, 1 }, { 3, 1, 128, 5, 1, 1, 1 }, { 2, 1, 192, 5, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 },
+    { 2, 2, 128, 4, 2, 1, 1, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0 }, { 2, 1, 192, 5, 1, 1, 1, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0 },
 };
-static const moii_tensor_tile large16[] = { { 2, 1, 256, 4, 2, 1, 1 }, { 2, 2, 128, 4, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 } };
-static const moii_tensor_tile large_vector[] = { { 3, 1, 128, 5, 1, 1, 1 }, { 2, 1, 128, 6, 1, 1, 1 } };
+static const moii_tensor_tile large16[] = { { 2, 1, 256, 4, 2, 1, 1, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0 } };
+static const moii_tensor_tile large_vector[] = { { 3, 1, 128, 5, 1, 1, 1, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0 } };
 
 typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; double least; moii_tensor_told told; void *user; } search;
+
+static void shorten(const moii_tensor_product *p, moii_tensor_tile *t)
+{
+    while (t->stages > 2 && moii_tensor_shared(p, t) > SHARED_MOST) t->stages--;
+}
+
+/* As many stages as there is room for.  D leaves by all boxes of a tile at once, which is faster, but not if the ring would be shorter than 4. */
+static void fit(const moii_tensor_product *p, moii_tensor_tile *t)
+{
+    moii_tensor_tile two = *t;
+    t->boxes = t->waves * ((t->bn + 63) / 64), two.boxes = 2;
+    shorten(p, t), shorten(p, &two);
+    if (t->stages < 4 && t->boxes > 2 && stores_boxes(p, t) && two.stages > t->stages) *t = two;
+}
 
 static void consider(search *s, moii_tensor_tile t)
 {
     const moii_tensor_product *p = s->p;
     if (p->gather_rows && t.cluster > 1) return;
     if ((p->a_turned || p->b_turned) && (t.cluster > 1 || t.bn % 64)) return; /* MN-major runs are 64 long */
-    while (t.stages > 2 && moii_tensor_shared(p, &t) > SHARED_MOST) t.stages--;
+    fit(p, &t);
     if (moii_tensor_shared(p, &t) > SHARED_MOST) return;
     double clocks = estimate(p, &t);
     if (s->told) s->told(s->user, &t, clocks);
@@ -128,7 +144,7 @@ static void consider_small(search *s, int wgs)
                 if (turns > 1 && wgs > 1) continue; /* 640 threads have too few registers */
                 if (turns > 1 && (widths[i] > 64 || s->p->scaling == SCALING_NONE || s->p->grouping == PRODUCT_DEPTH)) continue;
                 if (s->p->scaling == SCALING_MX && widths[i] > 96) continue; /* two accumulators */
-                consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, 1, split, turns });
+                consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, 1, split, turns, 0 });
             }
 }
 
@@ -139,7 +155,7 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
     search s = { .p = p, .told = told, .user = user };
     int64_t rows = group_rows(p);
     if (p->swiglu) {
-        for (int waves = 1; waves <= 2; waves++) consider(&s, (moii_tensor_tile){ 2, waves, 128, 8, 1, 1, 1 });
+        for (int waves = 1; waves <= 2; waves++) consider(&s, (moii_tensor_tile){ 2, waves, 128, 8, 1, 1, 1, 0 });
         return s.best;
     }
     if (p->scaling != SCALING_MX && rows > 64) {

@@ -130,4 +130,21 @@ MOII_FN bool next_unit(const product_args &a, const shared &, deck *d, hand deal
 }
 #endif
 
+/* Where the dealing thread keeps it: a larger one in shared memory, for its registers are few. */
+MOII_FN deck *deck_at(const shared &s, deck *made)
+{
+    if (!DEAL) return made;
+    *(deck *)(s.p + DECK_AT) = *made;
+    return (deck *)(s.p + DECK_AT);
+}
+
+/* The dealing thread alone; false: it was the last card. */
+MOII_FN bool deal_next(const product_args &a, const shared &s, deck *d, hand *h, unsigned int block, unit *u)
+{
+    const bool more = next_unit(a, s, d, *h, block, u);
+    if (!more) u->group = -1;
+    deal_card(s, h, *u);
+    return more;
+}
+
 #endif

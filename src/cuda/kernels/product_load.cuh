@@ -52,13 +52,12 @@ MOII_FN void load_runs(const product_args &a, const shared &s, const unit &u, un
 /* And deals the units. */
 MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block)
 {
-    deck d = deck_make(a);
+    deck made = deck_make(a), *d = deck_at(s, &made);
     if (!elected()) return;
     hand h = 0;
     ring r = { 0, 0 };
     unit u;
-    while (next_unit(a, s, &d, h, block, &u)) {
-        deal_card(s, &h, u);
+    while (deal_next(a, s, d, &h, block, &u)) {
         const int steps = steps_of(u);
         for (int step = 0; step < steps; step++) {
             barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
@@ -71,8 +70,6 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
             ring_step(&r);
         }
     }
-    u.group = -1;
-    deal_card(s, &h, u);
 }
 
 /* ---- scales ---- */

@@ -15,6 +15,7 @@
  *                     is their SwiGLU in 8 bits (product_activate.cuh): ACT_MX 1: blocks of 32, 0: of 128; ACT_ELEM  as ELEM_A
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
+ *             BOXES   of 64 x 64 of D that a warpgroup sends on their way at a time (BF16)
  *             DEAL    how units are dealt to clusters (product_deal.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
  *             those are not runs.  The others multiply: the tensor
@@ -106,7 +107,8 @@
 #define B_BYTES ((SWIGLU ? WGS : 1) * BN * PRODUCT_STEP_BYTES)
 #define STAGE_BYTES (A_BYTES + B_BYTES)
 #define SCALE_FLOATS (A_STAGED + B_STAGED)
-#define OUT_BYTES (OUT_F32 || SPLIT > 1 || SWIGLU ? 0 : BM * ((BN + 63) / 64 * 128))
+#define CHUNKS ((BN + 63) / 64)
+#define OUT_BYTES (OUT_F32 || SPLIT > 1 || SWIGLU ? 0 : WGS * BOXES * 8192)
 #define OUT_AT (STAGES * STAGE_BYTES)
 #define SCALES_AT (OUT_AT + OUT_BYTES)
 #define SQUARES_AT (SCALES_AT + STAGES * SCALE_FLOATS * 4)
@@ -118,7 +120,9 @@
 #define CARDS_AT (BARRIERS_AT + 16 * STAGES + (SCALING == SCALING_SQUARE ? 32 : 0)) /* what the block works on, and will */
 #define TICKETS 8
 #define TICKETS_AT (CARDS_AT + 48 * CARDS)
-#define GATHER_AT (TICKETS_AT + 16 * TICKETS) /* the tile's rows of A */
+#define DECK_AT (TICKETS_AT + 16 * TICKETS)
+#define DECK_BYTES 96
+#define GATHER_AT (DECK_AT + DECK_BYTES) /* the tile's rows of A */
 #define PLACES_AT (GATHER_AT + (GATHER ? BM * 4 : 0)) /* for each multiplying warp and wave: where its 16 rows go, their weights */
 #define TOPS_AT (PLACES_AT + (PLACED ? CONSUMERS * WAVES * 4 : 0)) /* rows' largest magnitudes, of each warpgroup */
 #define PRODUCT_SHARED (TOPS_AT + (SWIGLU ? WGS * BM * 4 : 0))
@@ -157,22 +161,21 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_store.cuh"
 #include "product_activate.cuh"
 
+static_assert(sizeof(deck) <= DECK_BYTES, "the deck lies in shared memory");
+
+/* Threads of different warps at once: one after the other they would take as long as a stage. */
 MOII_FN void open_barriers(const shared &s)
 {
-    if (threadIdx.x == 0) {
-        for (unsigned int i = 0; i < STAGES; i++) {
-            barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS);
-            barrier_init(empty_barrier(s, i), WGS * 4 * CLUSTER);
-        }
-        for (unsigned int i = 0; i < CARDS; i++) barrier_init(card_dealt(s, i), 1), barrier_init(card_read(s, i), CARD_READERS);
+    const unsigned int warp = threadIdx.x / 32, i = threadIdx.x % 32;
+    if (warp == 0 && i < STAGES) barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS), barrier_init(empty_barrier(s, i), WGS * 4 * CLUSTER);
+    if (warp == 1 && i < CARDS) barrier_init(card_dealt(s, i), 1), barrier_init(card_read(s, i), CARD_READERS);
 #if DEAL && CLUSTER > 1
-        for (unsigned int i = 0; i < TICKETS; i++) barrier_init(ticket_at(s, i) + 8, 1);
+    if (warp == 2 && i < TICKETS) barrier_init(ticket_at(s, i) + 8, 1);
 #endif
 #if SCALING == SCALING_SQUARE
-        for (unsigned int i = 0; i < 2; i++) barrier_init(squares_full(s, i), 1), barrier_init(squares_empty(s, i), CONSUMERS / 32);
+    if (warp == 3 && i < 2) barrier_init(squares_full(s, i), 1), barrier_init(squares_empty(s, i), CONSUMERS / 32);
 #endif
-        barrier_init_done();
-    }
+    if (warp < 4) barrier_init_done();
 }
 
 MOII_FN void consume(const product_args &a, shared s, unsigned int block)

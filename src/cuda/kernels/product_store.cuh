@@ -83,7 +83,6 @@ MOII_FN void store_values(const product_args &a, const shared &s, const unit &u,
 }
 
 #if !OUT_F32
-#define CHUNKS ((BN + 63) / 64)
 #define STORE_BARRIER 4 /* and the next ones: a warpgroup's */
 
 /* Two lines of 128 bytes at a time from shared memory: for what a box would write too much of. */
@@ -99,35 +98,39 @@ MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, 
     }
 }
 
-/* BF16 by way of a warpgroup's shared memory: boxes of 64 rows of 64 columns, copied in the background by a warp each. */
+/* BF16 by way of a warpgroup's shared memory: boxes of 64 rows of 64 columns, BOXES at a time, copied in the background by a warp each. */
 MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, int wg, int warp, int lane, float sum[WAVES][BN / 2])
 {
-    const unsigned int mine = OUT_AT + (unsigned int)wg * (WAVES * CHUNKS * 8192);
+    const unsigned int mine = OUT_AT + (unsigned int)wg * (BOXES * 8192);
     const unsigned int to = s.base + mine + warp * 2048 + lane % 16 * 128;
-    if (lane == 0) copies_read();
-    threads_meet(STORE_BARRIER + wg, 128);
-#pragma unroll
-    for (int w = 0; w < WAVES; w++)
-#pragma unroll
-        for (int j = 0; j < BN / 8; j += 2) {
-            const float *v = sum[w] + j * 4;
-            matrices_store(to + (w * CHUNKS + j / 8) * 8192 + ((j % 8 + lane / 16) ^ (lane % 8)) * 16, bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]),
-                           bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
-        }
-    shared_to_async();
-    threads_meet(STORE_BARRIER + wg, 128);
     const bool clipped = GROUPS == PRODUCT_DENSE || GROUPS == PRODUCT_DEPTH; /* a map knows where D ends, but not where a group's rows do */
-    const bool boxes = a.d_boxes && !SCATTER && BN % 64 == 0;
     const int whole = clipped ? WAVES : min(max(u.rows / 64 - wg + WAVES_APART - 1, 0) / WAVES_APART, WAVES); /* waves that boxes store */
-    if (boxes && lane == 0) {
-        const int first = GROUPS == PRODUCT_DEPTH ? u.row : u.d_row, matrix = GROUPS == PRODUCT_DEPTH ? u.group : 0;
-        for (int i = warp; i < whole * CHUNKS; i += 4)
-            box_store(&a.d_map, s.base + mine + i * 8192, u.col + i % CHUNKS * 64, first + WAVE_ROW(wg, i / CHUNKS), matrix);
-        copies_close();
+    const int boxes = a.d_boxes && !SCATTER && BN % 64 == 0 ? whole * CHUNKS : 0;
+#pragma unroll
+    for (int from = 0; from < WAVES * CHUNKS; from += BOXES) {
+        if (lane == 0) copies_read();
+        threads_meet(STORE_BARRIER + wg, 128);
+#pragma unroll
+        for (int i = from; i < from + BOXES && i < WAVES * CHUNKS; i++)
+#pragma unroll
+            for (int j = 0; j < 8 && i % CHUNKS * 8 + j < BN / 8; j += 2) {
+                const float *v = sum[i / CHUNKS] + (i % CHUNKS * 8 + j) * 4;
+                matrices_store(to + (i - from) * 8192 + ((j + lane / 16) ^ (lane % 8)) * 16, bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]),
+                               bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
+            }
+        shared_to_async();
+        threads_meet(STORE_BARRIER + wg, 128);
+        const int end = min(from + BOXES, WAVES * CHUNKS);
+        if (lane == 0 && boxes > 0) {
+            const int first = GROUPS == PRODUCT_DEPTH ? u.row : u.d_row, matrix = GROUPS == PRODUCT_DEPTH ? u.group : 0;
+            for (int i = from + warp; i < min(end, boxes); i += 4)
+                box_store(&a.d_map, s.base + mine + (i - from) * 8192, u.col + i % CHUNKS * 64, first + WAVE_ROW(wg, i / CHUNKS), matrix);
+            copies_close();
+        }
+        __syncwarp();
+        for (int i = max(from, boxes); i < end; i++)
+            store_lines(a, s, u, mine + (i - from) * 8192 + warp * 2048, WAVE_ROW(wg, i / CHUNKS) + warp * 16, i % CHUNKS * 64, lane);
     }
-    __syncwarp();
-    for (int i = boxes ? whole * CHUNKS : 0; i < WAVES * CHUNKS; i++)
-        store_lines(a, s, u, mine + i * 8192 + warp * 2048, WAVE_ROW(wg, i / CHUNKS) + warp * 16, i % CHUNKS * 64, lane);
 }
 #endif
 
