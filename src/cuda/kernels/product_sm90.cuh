@@ -163,19 +163,22 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 
 static_assert(sizeof(deck) <= DECK_BYTES, "the deck lies in shared memory");
 
-/* Threads of different warps at once: one after the other they would take as long as a stage. */
+/* Threads of different warps at once; each by places known in advance, for a loop over lanes would take far longer. */
 MOII_FN void open_barriers(const shared &s)
 {
-    const unsigned int warp = threadIdx.x / 32, i = threadIdx.x % 32;
-    if (warp == 0 && i < STAGES) barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS), barrier_init(empty_barrier(s, i), WGS * 4 * CLUSTER);
-    if (warp == 1 && i < CARDS) barrier_init(card_dealt(s, i), 1), barrier_init(card_read(s, i), CARD_READERS);
+    if (threadIdx.x == 0)
+        for (unsigned int i = 0; i < STAGES; i++) barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS), barrier_init(empty_barrier(s, i), WGS * 4 * CLUSTER);
+    if (threadIdx.x == 32)
+        for (unsigned int i = 0; i < CARDS; i++) barrier_init(card_dealt(s, i), 1), barrier_init(card_read(s, i), CARD_READERS);
 #if DEAL && CLUSTER > 1
-    if (warp == 2 && i < TICKETS) barrier_init(ticket_at(s, i) + 8, 1);
+    if (threadIdx.x == 64)
+        for (unsigned int i = 0; i < TICKETS; i++) barrier_init(ticket_at(s, i) + 8, 1);
 #endif
 #if SCALING == SCALING_SQUARE
-    if (warp == 3 && i < 2) barrier_init(squares_full(s, i), 1), barrier_init(squares_empty(s, i), CONSUMERS / 32);
+    if (threadIdx.x == 96)
+        for (unsigned int i = 0; i < 2; i++) barrier_init(squares_full(s, i), 1), barrier_init(squares_empty(s, i), CONSUMERS / 32);
 #endif
-    if (warp < 4) barrier_init_done();
+    if (threadIdx.x < 128 && threadIdx.x % 32 == 0) barrier_init_done();
 }
 
 MOII_FN void consume(const product_args &a, shared s, unsigned int block)
