@@ -390,6 +390,52 @@ static void test_limit(void **state)
     }
 }
 
+static void find_tickets(void *user, const char *name, const char *value)
+{
+    if (!strcmp(name, "kernel")) *(bool *)user = strstr(value, "DEAL=1") != NULL;
+}
+
+static bool draws_tickets(const job *j)
+{
+    bool found = false;
+    moi_explain_config to = MOI_EXPLAIN_CONFIG_INIT;
+    to.each = find_tickets, to.user = &found;
+    moi_ggemm_desc d = { .size = sizeof d, .row = "ggemm_sm90", .grouping = MOI_GROUP_M, .a = j->a.format, .b = j->b.format, .out = j->out,
+                         .groups = j->groups, .max_rows = j->rows, .n = j->n, .k = j->k, .sm_limit = j->sm_limit, .overlap = j->overlap };
+    moit_ok(moi_ggemm_explain(moit_gpu(), &d, &to));
+    return found;
+}
+
+/* Tiles of groups that differ are drawn from a counter, or dealt one after the other (overlap): the same bits, and right. */
+static void test_tickets(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const int64_t cuts[] = { 0, 700, 740, 740, 1260, 1390 };
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < PAIRS; i += parts) {
+        moit_rng rng = moit_seed("tensor tickets", (uint64_t)i);
+        job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = i % 2 ? MOI_F32 : MOI_BF16, .n = 520, .k = 256, .groups = 5, .rows = 1391, .sm_limit = 6 };
+        j.a.format = pairs[i].a, j.b.format = pairs[i].b;
+        memcpy(j.offsets, cuts, sizeof cuts);
+        open_operands(&j, &rng);
+        assert_true(draws_tickets(&j));
+        open_plan(&j, moit_gpu());
+        run(&j);
+        if (i == 0) check(&j, 0);
+        void *first = j.d;
+        free(j.before);
+        moi_plan_free(j.plan);
+        j.overlap = true;
+        assert_false(draws_tickets(&j));
+        open_plan(&j, moit_gpu());
+        run(&j);
+        assert_memory_equal(first, j.d, (size_t)(j.lines * moi_row_bytes(j.out, j.n)));
+        moit_free(first);
+        close(&j);
+    }
+}
+
 /* The CPU's rows keep a tighter bound than the one asked for here. */
 static void test_cpu(void **state)
 {
@@ -402,6 +448,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cpu), cmocka_unit_test(test_dense), cmocka_unit_test(test_rows), cmocka_unit_test(test_depth),
         cmocka_unit_test(test_masked), cmocka_unit_test(test_limit), cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_tickets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

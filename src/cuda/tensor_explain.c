@@ -54,6 +54,8 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
     moii_tensor_consider(&p, keep_best, &b);
     to->each(to->user, "tile", "of these the shortest:");
     tell_tile(&b, &b.tile, b.clocks);
+    p.dealt = moii_tensor_dealt(&p, &b.tile);
+    if (p.dealt) to->each(to->user, "order", "tiles are drawn from a counter, those of few rows among the others");
     moii_tensor_defines(&p, &b.tile, text);
     to->each(to->user, "kernel", text);
     tell_bound(&p, to);

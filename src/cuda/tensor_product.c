@@ -115,9 +115,8 @@ static int64_t most_units(const moii_tensor_product *p, const moii_tensor_tile *
     return tiles * across;
 }
 
-/* Whether a counter, which has to be cleared first, is worth it. */
 enum { DEALT_FROM = 8 }; /* units for each cluster */
-static bool dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
+bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     return p->grouping == PRODUCT_ROWS && !p->overlap && p->k > 0 && most_units(p, t, p->m) >= (int64_t)DEALT_FROM * p->sms / t->cluster;
 }
@@ -134,7 +133,7 @@ void moii_tensor_variant(moii_tensor_product *p, moi_dtype out, char defines[MOI
     moii_tensor_fits(p, out, &why);
     moii_tensor_settle(p, 132);
     moii_tensor_tile t = moii_tensor_choose(p);
-    p->dealt = dealt(p, &t);
+    p->dealt = moii_tensor_dealt(p, &t);
     moii_tensor_defines(p, &t, defines);
 }
 
@@ -184,7 +183,7 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
     MOII_TRY(plan_copies(plan, s));
     moii_tensor_settle(&s->product, moii_gpu_of(plan->ctx)->sms);
     s->tile = moii_tensor_choose(&s->product);
-    s->product.dealt = dealt(&s->product, &s->tile);
+    s->product.dealt = moii_tensor_dealt(&s->product, &s->tile);
     if (s->product.dealt) s->tickets_at = plan->workspace_bytes, plan->workspace_bytes += MOII_WORKSPACE_ALIGN;
     s->kernel.kernel = kernel;
     s->kernel.shared_bytes = moii_tensor_shared(&s->product, &s->tile);

@@ -72,6 +72,8 @@ typedef void (*moii_tensor_told)(void *user, const moii_tensor_tile *tile, doubl
 moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_told told, void *user);
 /* p, which fits, on a device of so many multiprocessors, as the kernel that multiplies sees it: behind the copies that it needs. */
 void moii_tensor_settle(moii_tensor_product *p, int sms);
+/* Whether a counter, which has to be cleared first, is worth it. */
+bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t);
 /* For a row's `explain`: p as it fits. */
 void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *p, const moi_explain_config *to);
 int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t);
