@@ -61,7 +61,7 @@ typedef struct deck {
     cursor many, few;
     int units, units_many, mixed;
     double share;
-    int next, after; /* tickets */
+    int next; /* ticket */
 } deck;
 
 #define FEW_ROWS (BM / 2)
@@ -81,7 +81,7 @@ MOII_FN deck deck_make(const product_args &a) /* a whole warp */
     d.mixed = d.units_many > 0 ? d.units - min(few * a.n_tiles, 2 * units_apart()) : d.units;
     d.share = (d.units_many + 0.25) / max(d.mixed, 1); /* the quarter: rounding must not lose the last one */
     d.many = cursor_begin(a, ROWS_MANY), d.few = cursor_begin(a, ROWS_FEW);
-    d.next = first_unit(), d.after = d.next + units_apart();
+    d.next = first_unit();
     return d;
 }
 
@@ -91,31 +91,32 @@ MOII_FN int of_many(const deck &d, int ticket) { return ticket < d.mixed ? min((
 MOII_FN unsigned int ticket_at(const shared &s, unsigned int i) { return s.base + TICKETS_AT + i % TICKETS * 16; } /* and its barrier */
 #endif
 
-/* The next ticket of the cluster; what is drawn now is wanted in two units' time.  The first block draws, the others are told. */
-MOII_FN int draw(const product_args &a, const shared &s, deck *d, hand dealt, unsigned int block)
+/* The next ticket of the cluster.  The first block draws, the others are told.  after: what it drew last, which nobody waits for before it is wanted. */
+MOII_FN int draw(const product_args &a, const shared &s, deck *d, int *after, hand dealt, unsigned int block)
 {
     const int ticket = d->next;
-    d->next = d->after;
 #if CLUSTER > 1
-    const unsigned int at = ticket_at(s, dealt), turn = dealt / TICKETS & 1;
-    if (block > 0) { /* what it has been told last, or its first */
-        if (ticket >= d->units) return ticket;
+    if (block > 0) {
+        if (dealt == 0) return ticket;
+        const unsigned int at = ticket_at(s, dealt - 1);
         barrier_expect(at + 8, 4);
-        barrier_wait(at + 8, turn);
-        d->next = (int)shared_read_word(at);
-        return ticket;
+        barrier_wait(at + 8, (dealt - 1) / TICKETS & 1);
+        return (int)shared_read_word(at);
     }
-    if (ticket >= d->units) return ticket; /* nobody asks for another */
-    for (unsigned int b = 1; b < CLUSTER; b++) word_send(at, (unsigned int)d->next, at + 8, b);
 #endif
-    d->after = 2 * units_apart() + atomicAdd(a.tickets, 1);
+    if (ticket >= d->units) return ticket; /* nobody asks for another */
+    d->next = *after;
+#if CLUSTER > 1
+    for (unsigned int b = 1; b < CLUSTER; b++) word_send(ticket_at(s, dealt), (unsigned int)d->next, ticket_at(s, dealt) + 8, b);
+#endif
+    *after = 2 * units_apart() + atomicAdd(a.tickets, 1);
     return ticket;
 }
 
 /* dealt: units so far. */
-MOII_FN bool next_unit(const product_args &a, const shared &s, deck *d, hand dealt, unsigned int block, unit *u)
+MOII_FN bool next_unit(const product_args &a, const shared &s, deck *d, int *after, hand dealt, unsigned int block, unit *u)
 {
-    const int ticket = draw(a, s, d, dealt, block), many = of_many(*d, ticket);
+    const int ticket = draw(a, s, d, after, dealt, block), many = of_many(*d, ticket);
     if (ticket >= d->units) return false;
     return of_many(*d, ticket + 1) > many ? find_unit(a, &d->many, many, block, u) : find_unit(a, &d->few, ticket - many, block, u);
 }
@@ -124,7 +125,7 @@ typedef cursor deck;
 
 MOII_FN deck deck_make(const product_args &a) { return cursor_begin(a, ROWS_ANY); }
 
-MOII_FN bool next_unit(const product_args &a, const shared &, deck *d, hand dealt, unsigned int block, unit *u)
+MOII_FN bool next_unit(const product_args &a, const shared &, deck *d, int *, hand dealt, unsigned int block, unit *u)
 {
     return find_unit(a, d, first_unit() + (int)dealt * units_apart(), block, u);
 }
@@ -139,9 +140,9 @@ MOII_FN deck *deck_at(const shared &s, deck *made)
 }
 
 /* The dealing thread alone; false: it was the last card. */
-MOII_FN bool deal_next(const product_args &a, const shared &s, deck *d, hand *h, unsigned int block, unit *u)
+MOII_FN bool deal_next(const product_args &a, const shared &s, deck *d, int *after, hand *h, unsigned int block, unit *u)
 {
-    const bool more = next_unit(a, s, d, *h, block, u);
+    const bool more = next_unit(a, s, d, after, *h, block, u);
     if (!more) u->group = -1;
     deal_card(s, h, *u);
     return more;

@@ -57,7 +57,8 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
     hand h = 0;
     ring r = { 0, 0 };
     unit u;
-    while (deal_next(a, s, d, &h, block, &u)) {
+    int after = first_unit() + units_apart();
+    while (deal_next(a, s, d, &after, &h, block, &u)) {
         const int steps = steps_of(u);
         for (int step = 0; step < steps; step++) {
             barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
