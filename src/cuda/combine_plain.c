@@ -76,6 +76,5 @@ static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_combine_plain = {
     .name = "combine_plain", .op = MOII_OP_COMBINE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES,
-    .is_unverified = true, /* until tests/test_permute.c has passed on a GPU */
     .supports = supports, .plan = plan_it, .run = run, .run_backward = run_backward, .kernels = kernels,
 };
