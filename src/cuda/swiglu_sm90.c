@@ -19,7 +19,7 @@ static void defines_for(const shape *s, bool backward, char defines[MOII_DEFINES
              s->col_elem, s->ragged);
 }
 
-/* Those from BF16 first (MOII_SWIGLU_SM90_BF16); the mixtures a caller may ask for besides are made of the same code. */
+/* The mixtures a caller may ask for besides are made of the same code. */
 static const shape shapes[] = {
     { ELEM_BF16, 0, true, TILE_MX32, ELEM_E4M3, TILE_MX32, ELEM_E4M3, false },
     { ELEM_BF16, 0, true, TILE_MX32, ELEM_E4M3, TILE_NONE, 0, false },
@@ -43,10 +43,10 @@ static const shape shapes[] = {
     { ELEM_E4M3, 1, true, TILE_BLK128, ELEM_E4M3, TILE_BLK128, ELEM_E4M3, true },
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
-void moii_swiglu_sm90_variant(int i, char defines[MOII_DEFINES]) { defines_for(&shapes[i / 2], i % 2, defines); }
+static void variant(int i, char defines[MOII_DEFINES]) { defines_for(&shapes[i / 2], i % 2, defines); }
 
 static const moii_kernel kernel = {
-    .stem = "swiglu_sm90", .archs = "sm_90a sm_100a", .registers = 255, .variants = 2 * SHAPES, .variant = moii_swiglu_sm90_variant,
+    .stem = "swiglu_sm90", .archs = "sm_90a sm_100a", .registers = 255, .variants = 2 * SHAPES, .variant = variant,
 };
 
 static int kind_of(const moi_format *f, bool wanted) { return wanted ? moii_tile8_kind(f) : TILE_NONE; }
@@ -79,7 +79,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 
 static void unplan(moi_plan *plan) { free(plan->state); }
 
-moi_status moii_swiglu_sm90_plan(moi_plan *plan)
+static moi_status plan_it(moi_plan *plan)
 {
     const moi_swiglu_desc *d = &plan->desc.swiglu;
     moii_gpu_kernel *k = calloc(2, sizeof *k);
@@ -107,10 +107,8 @@ static int64_t depth_of(const moi_plan *plan, int64_t strips, int64_t stripes)
     return depth > DEEP ? BEST : depth;
 }
 
-static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bool backward, moi_stream stream)
+swiglu_sm90_args moii_swiglu_sm90_args(const moi_swiglu_desc *d, const moi_swiglu_args *in, bool backward)
 {
-    const moi_swiglu_desc *d = &plan->desc.swiglu;
-    const moii_gpu_kernel *k = plan->state;
     int64_t columns = (1 + backward) * d->width;
     swiglu_sm90_args a = { .gate_up = moii_stored_of(&d->in, &in->gate_up, in->rows, 2 * d->width), .d_act = in->d_act, .plain = in->plain,
                            .width = d->width, .cut = { .rows = in->rows } };
@@ -119,6 +117,14 @@ static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bo
     if (d->want & MOI_WANT_COLWISE) a.cut.groups = d->groups, a.cut.offsets = (const long long *)(const void *)in->offsets;
     if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, in->rows, columns, 0);
     if (d->want & MOI_WANT_COLWISE) a.col = moii_tile8_side(&d->colwise, &in->colwise, columns, in->rows, a.cut.groups);
+    return a;
+}
+
+static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bool backward, moi_stream stream)
+{
+    const moi_swiglu_desc *d = &plan->desc.swiglu;
+    const moii_gpu_kernel *k = plan->state;
+    swiglu_sm90_args a = moii_swiglu_sm90_args(d, in, backward);
     if (in->rows == 0 && !a.cut.groups) return MOI_OK;
     int64_t strips = moii_tile8_strips(in->rows, a.cut.groups, 1), stripes = d->width / MOII_TILE, depth = depth_of(plan, strips, stripes);
     int64_t parts = moii_ceil_div(strips, depth);
@@ -128,13 +134,13 @@ static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bo
     return moii_gpu_run(plan, &k[backward], &launch, &a, stream);
 }
 
-moi_status moii_swiglu_sm90_run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
+static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
 {
     (void)workspace;
     return run_either(plan, args, false, stream);
 }
 
-moi_status moii_swiglu_sm90_run_backward(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
+static moi_status run_backward(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
 {
     (void)workspace;
     return run_either(plan, args, true, stream);
@@ -144,6 +150,6 @@ static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_swiglu_sm90 = {
     .name = "swiglu_sm90", .op = MOII_OP_SWIGLU, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES,
-    .supports = supports, .plan = moii_swiglu_sm90_plan, .run = moii_swiglu_sm90_run, .run_backward = moii_swiglu_sm90_run_backward,
+    .supports = supports, .plan = plan_it, .run = run, .run_backward = run_backward,
     .kernels = kernels,
 };

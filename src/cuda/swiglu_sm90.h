@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * swiglu_sm90.h: what the rows of swiglu_sm90.cuh share; a plan launches its row's kernel. */
+ * swiglu_sm90.h: what the launchers of swiglu_sm90 and swiglu_mx_sm90 share. */
 #ifndef MOII_SWIGLU_SM90_H
 #define MOII_SWIGLU_SM90_H
 
 #include "gpu.h"
+#include "kernels/swiglu_sm90_args.h"
 
-/* The defines of variant i; the first MOII_SWIGLU_SM90_BF16 of them read and leave BF16. */
-enum { MOII_SWIGLU_SM90_BF16 = 24 };
-void moii_swiglu_sm90_variant(int i, char defines[MOII_DEFINES]);
+/* Whether formats and sizes are such that tiles of 128 x 128 will do. */
 bool moii_swiglu_sm90_takes(const moi_swiglu_desc *d, const char **why);
-moi_status moii_swiglu_sm90_plan(moi_plan *plan);
-moi_status moii_swiglu_sm90_run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream);
-moi_status moii_swiglu_sm90_run_backward(const moi_plan *plan, const void *args, void *workspace, moi_stream stream);
+/* All but strips and steps. */
+swiglu_sm90_args moii_swiglu_sm90_args(const moi_swiglu_desc *d, const moi_swiglu_args *in, bool backward);
 
 #endif

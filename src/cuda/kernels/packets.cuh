@@ -6,6 +6,7 @@
 #ifndef MOII_PACKETS_CUH
 #define MOII_PACKETS_CUH
 
+#include "evict.cuh"
 #include "num.h"
 
 #define VALUE_BYTES (TILE_BF16 ? 2 : 4)
@@ -13,7 +14,8 @@
 MOII_FN uint4 load16(const void *p)
 {
     uint4 v;
-    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p), "l"(EVICT_LAST));
     return v;
 }
 

@@ -117,13 +117,6 @@ MOII_FN void turn_nothing(int there, int row0, int col0, shared_memory *s)
 
 typedef struct codes16 { unsigned long long low, high; } codes16;
 
-/* To columns, which stay in the L2 cache as long as may be: when lines of a column that lie together leave together, memory takes them
- * faster (docs/notes/quantize-h200.md).  The policy is what createpolicy.fractional.L2::evict_last of all makes, each time anew. */
-MOII_FN void put_sixteen(unsigned char *to, ulonglong2 v)
-{
-    asm volatile("st.global.L2::cache_hint.v2.u64 [%0], {%1, %2}, %3;" : : "l"(to), "l"(v.x), "l"(v.y), "l"(0x14F0000000000000ULL) : "memory");
-}
-
 /* Codes k .. k + 15 of a column; anything behind the last. */
 MOII_FN codes16 sixteen_codes(const shared_memory *s, int col, int k)
 {

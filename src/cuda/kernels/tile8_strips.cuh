@@ -8,35 +8,7 @@
 
 #define COL_BITS (COL_KIND == TILE_MX32 ? 5 : 7) /* of a block's length */
 #define STRIP_BITS (TILE_UNITS * TILE_DOWN > 1 ? 8 : 7)
-
-/* Whether group m, or (m = groups) what lies behind all, begins at strip i or before. */
-MOII_FN bool begun(const long long *offsets, unsigned int m, unsigned int i) { return (unsigned int)(offsets[m] >> STRIP_BITS) + m <= i; }
-
-/* The last that has begun.  Each lane asks one of 32 boundaries at a time.  (Apart: it shall not have a say in the registers of what follows.) */
-static __device__ __noinline__ unsigned int group_among_many(const long long *offsets, unsigned int groups, unsigned int i)
-{
-    unsigned int low = 0, high = groups;
-    while (low < high) {
-        const unsigned int step = (high - low + 31) / 32, m = low + (thread_index() % 32 + 1) * step;
-        low += __popc(__ballot_sync(0xFFFFFFFFu, m <= high && begun(offsets, m, i))) * step;
-        high = min(high, low + step - 1);
-    }
-    return low;
-}
-
-/* The same: all boundaries at once where there are not too many. */
-MOII_FN unsigned int group_of(const long long *offsets, unsigned int groups, unsigned int i)
-{
-    enum { ROUNDS = 4 };
-    if (groups > 32 * ROUNDS) return group_among_many(offsets, groups, i);
-    unsigned int there = 0;
-#pragma unroll
-    for (int k = 0; k < ROUNDS; k++) {
-        const unsigned int m = k * 32 + thread_index() % 32 + 1;
-        there += __popc(__ballot_sync(0xFFFFFFFFu, m <= groups && begun(offsets, m, i)));
-    }
-    return there;
-}
+#include "tile8_groups.cuh"
 
 /* How many codes a column gets: as many blocks as the group's rows touch; behind all groups, what is left of (a.rows >> COL_BITS) + a.groups. */
 MOII_FN void set_run(const tile8_cut &a, way *w)

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mx_turn.cuh: a tile of 128 x 128 BF16 values in shared memory becomes codes of blocks of 32 down its columns, by 512 threads; and pairs of
+ * rows become codes along them.
+ *
+ *   tile      [row][packet of 8 columns], packets where packet_place puts them: the two halves of a block of 32 rows differ in where 64 bytes
+ *             stand, so that lanes that go down both at once meet no bank twice.
+ *   turned    [column][chunk of 16 rows], where chunk_place puts them: free of conflicts for those who write two columns and those who read one
+ */
+#ifndef MOII_MX_TURN_CUH
+#define MOII_MX_TURN_CUH
+
+typedef uint4 half_tile[TILE][8]; /* bytes: 128 rows of 128 */
+typedef uint4 whole_tile[TILE][16];
+
+MOII_FN int packet_place(int row, int packet) { return packet ^ (row >> 2 & 4); }
+MOII_FN int chunk_place(int col, int chunk) { return chunk ^ (col >> 1 & 7); }
+
+/* 16 bytes, of which the last 16 - bytes become 0. */
+MOII_FN void fetch16(uint4 *to, const void *from, int bytes)
+{
+    const unsigned int at = (unsigned int)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" : : "r"(at), "l"(from), "r"(bytes), "l"(EVICT_LAST) : "memory");
+}
+
+/* Waits until no more of the thread's groups of copies are on their way. */
+#define GROUPS_LEFT(count) asm volatile("cp.async.wait_group %0;" : : "n"(count) : "memory")
+
+#if ROW_KIND != TILE_NONE
+/* Two rows become codes; their scales come back, a byte each.  All lanes of a warp come here.  plain: codes leave in words of 8; else those of
+ * the first `rows` rows, byte by byte. */
+MOII_FN unsigned int put_pair(const tile8_side &side, unsigned char *to, bool plain, int rows, const line v[2])
+{
+    const unsigned int top = top_of_lanes(row_pair_top(v, 0), 1, 4);
+    two_scales s = take_two(side, top);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint4 &w = v[i];
+        const unsigned int by = i ? upper_half(s.inverse) : lower_half(s.inverse), zero = side.minus_zero;
+        uint2 q;
+        q.x = four_codes(ROW_ELEM, scaled(w.x, 0, by, zero), scaled(w.x, 1, by, zero), scaled(w.y, 0, by, zero), scaled(w.y, 1, by, zero));
+        q.y = four_codes(ROW_ELEM, scaled(w.z, 0, by, zero), scaled(w.z, 1, by, zero), scaled(w.w, 0, by, zero), scaled(w.w, 1, by, zero));
+        if (plain) *(uint2 *)(to + i * side.stride) = q;
+        else if (i < rows) put_edge(to + i * side.stride, 8, q);
+    }
+    if (poisoned(top)) s.codes = poison(s.codes, top);
+    return __byte_perm(s.codes, 0, 0x4420);
+}
+#endif
+
+/* Of 16 codes all but the first `there` become 0. */
+MOII_FN void cut_codes(unsigned int q[4], int there)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        const int left = min(max(there - 4 * k, 0), 4);
+        q[k] &= (unsigned int)((1ULL << 8 * left) - 1);
+    }
+}
+
+/* The thread's 16 rows of two columns become codes.  rows: those that the block of 32 has; what lies behind must be zeros, and so are its codes (a
+ * poisoned block would make NaN of them); 0: all values count as zeros. */
+MOII_FN void turn_two(const tile8_side &side, const whole_tile &from, half_tile &turned, shared_scales *scales, int rows)
+{
+    const int lane = threadIdx.x % 32, half = lane / 16, block = threadIdx.x / 128, pair = threadIdx.x / 32 % 4 * 16 + lane % 16;
+    const unsigned int *values = (const unsigned int *)from[block * 32 + half * 16] + (pair ^ half << 4);
+    unsigned int w[16], top = 0;
+#pragma unroll
+    for (int i = 0; i < 16; i++) w[i] = rows ? values[i * (TILE / 2)] : 0;
+#pragma unroll
+    for (int i = 0; i < 16; i += 2) top = stronger(top, stronger(w[i], w[i + 1]));
+    top = magnitudes(top);
+    top = larger(top, __shfl_xor_sync(0xFFFFFFFFu, top, 16));
+    two_scales s = take_two(side, top);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const unsigned int by = i ? upper_half(s.inverse) : lower_half(s.inverse), zero = side.minus_zero;
+        unsigned int q[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            q[k] = four_codes(COL_ELEM, scaled(w[4 * k], i, by, zero), scaled(w[4 * k + 1], i, by, zero), scaled(w[4 * k + 2], i, by, zero),
+                              scaled(w[4 * k + 3], i, by, zero));
+        if (rows < 32 && poisoned(top)) cut_codes(q, rows - 16 * half);
+        turned[2 * pair + i][chunk_place(2 * pair, 2 * block + half)] = make_uint4(q[0], q[1], q[2], q[3]);
+    }
+    if (poisoned(top)) s.codes = poison(s.codes, top);
+    if (half == 0) *(unsigned short *)&scales->e8m0[block][2 * pair] = (unsigned short)__byte_perm(s.codes, 0, 0x4420);
+}
+
+/* 16 codes of a column, of which the first `count` are there. */
+MOII_FN void put_chunk(unsigned char *to, const uint4 &v, bool aligned, long long count)
+{
+    if (aligned && count >= 16) {
+        put_sixteen(to, make_ulonglong2(v.x | (unsigned long long)v.y << 32, v.z | (unsigned long long)v.w << 32));
+        return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < 16 && i < count; i++) to[i] = (unsigned char)((i < 8 ? i < 4 ? v.x : v.y : i < 12 ? v.z : v.w) >> 8 * (i % 4));
+}
+
+#endif

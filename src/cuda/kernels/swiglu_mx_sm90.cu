@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * swiglu_mx_sm90: SwiGLU or its gradient from BF16 to blocks of 32, row-wise, column-wise or both, and the plain result where it is wanted, in
+ * tiles of 128 x 128 values; no groups.
+ *
+ *   defines   BACKWARD: 0 or 1; ROW_KIND, COL_KIND: TILE_NONE or TILE_MX32; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2
+ *   grid      x: 128 columns of the activation, y: strips of 128 rows, of which a block makes each `step` further down
+ *   threads   512.  Along rows, warp w, lane l: rows 8 w + 4 (l / 16) + 0..3, columns 8 (l % 16) + 0..7, two rows at a time.  Down columns:
+ *             block of rows t / 128, half of it l / 16, two columns.  Few registers, so that there are 32 warps to a multiprocessor.
+ *   shared    dynamic: gate, up and d_act of the tile, each thread's own, and those of the next as soon as they have been read; what is made of
+ *             them, in BF16, for those who go down columns; turned: column-wise codes, until they leave.  Backward, d_gate takes gate's
+ *             place and d_up up's.
+ */
+#define IN_ELEM ELEM_BF16
+#define IN_BYTES 2
+#define IN_WIDE 0
+#define OUT_BF16 1
+#define COL_POLICY EVICT_FIRST
+#define TILE_BF16 1
+#define TILE_INLINE
+#define ROW_REBASE 0
+#include "swiglu_sm90_args.h"
+#include "swiglu_values.cuh"
+
+MOII_FN int thread_index(void) { return (int)(threadIdx.x % 256); } /* of those who put scales */
+#include "tile8_rows.cuh"
+#include "tile8_scales.cuh"
+#include "mx_turn.cuh"
+
+#define COLUMNS (COL_KIND != TILE_NONE)
+#define ROWS (ROW_KIND != TILE_NONE)
+
+typedef struct shared_memory {
+    whole_tile gate, up;
+#if BACKWARD
+    whole_tile grad;
+#elif COLUMNS
+    whole_tile act;
+#endif
+#if COLUMNS
+    half_tile turned;
+#endif
+    shared_scales row, col;
+} shared_memory;
+/* What is made of gate and up lies there. */
+#if COLUMNS && !BACKWARD
+#define MADE act
+#else
+#define MADE gate
+#endif
+extern __shared__ uint4 memory[];
+MOII_FN shared_memory *shared(void) { return (shared_memory *)memory; }
+
+MOII_FN int my_row(void) { return (int)(threadIdx.x / 32 * 8 + threadIdx.x % 32 / 16 * 4); }
+MOII_FN int my_col(void) { return (int)(threadIdx.x % 16 * 8); }
+MOII_FN int my_packet(void) { return packet_place(my_row(), threadIdx.x % 16); }
+
+/* ---- reading ---- */
+
+/* Where the thread's next row is read; rows behind a tile's last read it again: either it shares their blocks of columns, or no row does. */
+typedef struct source {
+    const char *gate;
+#if BACKWARD
+    const char *grad;
+#endif
+    int left; /* rows of the tile behind it */
+} source;
+
+MOII_FN source source_of(const swiglu_sm90_args &a, const tile &t)
+{
+    source s;
+    const int row = min(my_row(), t.rows - 1);
+    s.left = t.rows - 1 - my_row();
+    s.gate = (const char *)a.gate_up.data + (t.r0 + row) * a.gate_up.stride + (t.c0 + my_col()) * 2;
+    if (!a.stride) s.gate = (const char *)a.gate_up.data; /* not in packets: all is done slowly */
+#if BACKWARD
+    s.grad = (const char *)a.d_act + ((t.r0 + row) * a.width + t.c0 + my_col()) * 2;
+#endif
+    return s;
+}
+
+/* Two rows of a tile into the thread's rows `pair` and the next. */
+MOII_FN void fetch_gates(const swiglu_sm90_args &a, source &s, int pair)
+{
+#pragma unroll
+    for (int i = pair; i < pair + 2; i++) {
+        fetch16(&shared()->gate[my_row() + i][my_packet()], s.gate, 16);
+        fetch16(&shared()->up[my_row() + i][my_packet()], s.gate + a.width * 2, 16);
+        if (i < s.left) s.gate += a.stride;
+    }
+}
+
+#if BACKWARD
+MOII_FN void fetch_gradients(const swiglu_sm90_args &a, source &s, int pair)
+{
+#pragma unroll
+    for (int i = pair; i < pair + 2; i++) {
+        fetch16(&shared()->grad[my_row() + i][my_packet()], s.grad, 16);
+        if (i < s.left) s.grad += a.width * 2;
+    }
+}
+#endif
+
+MOII_FN long long row_within(const tile &t, int row) { return t.r0 + min(row, t.rows - 1); }
+
+MOII_FN void close_group(void) { asm volatile("cp.async.commit_group;" : : : "memory"); }
+
+/* ---- values ---- */
+
+/* Two rows where a gate is not near, or what is read is not in packets. */
+MOII_FN void make_slowly(const swiglu_sm90_args &a, const tile &t, int pair)
+{
+#pragma unroll 1
+    for (int i = 0; i < 2; i++) {
+        const int row = my_row() + pair + i;
+        const long long r = row_within(t, row), c0 = t.c0 + my_col();
+        line x = no_line(), y = no_line();
+#pragma unroll 1
+        for (int c = 0; c < 8; c++) {
+            const float gate = get(a.gate_up, r, c0 + c), up = get(a.gate_up, r, a.width + c0 + c);
+#if BACKWARD
+            const moii_swiglu_grad grad = moii_swiglu_backward(gate, up, elem_load(ELEM_BF16, a.d_act, r * a.width + c0 + c));
+            insert(x, c, grad.gate), insert(y, c, grad.up);
+#else
+            insert(x, c, moii_swiglu(gate, up));
+#endif
+        }
+        shared()->gate[row][my_packet()] = x;
+        if (BACKWARD) shared()->up[row][my_packet()] = y;
+    }
+}
+
+/* Two rows of the thread's: x, and backward y, which is d_up. */
+MOII_FN void make_two(const swiglu_sm90_args &a, const tile &t, int pair, line x[2], line y[2])
+{
+    unsigned int top = 0;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int row = my_row() + pair + i;
+        line d = no_line();
+#if BACKWARD
+        d = shared()->grad[row][my_packet()];
+#endif
+        x[i] = make_row(shared()->gate[row][my_packet()], shared()->up[row][my_packet()], d, 1.0f, 1.0f, &y[i], &top);
+    }
+    if (a.stride && all_near(top)) return;
+    make_slowly(a, t, pair);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int row = my_row() + pair + i;
+        x[i] = shared()->gate[row][my_packet()];
+        if (BACKWARD) y[i] = shared()->up[row][my_packet()];
+    }
+}
+
+/* For those who go down columns. */
+MOII_FN void keep_values(int pair, const line x[2], const line y[2])
+{
+#if COLUMNS
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        shared()->MADE[my_row() + pair + i][my_packet()] = x[i];
+        if (BACKWARD) shared()->up[my_row() + pair + i][my_packet()] = y[i];
+    }
+#endif
+}
+
+MOII_FN void put_plain(const swiglu_sm90_args &a, const tile &t, int pair, const line v[2])
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int row = my_row() + pair + i;
+        if (row < t.rows) *(uint4 *)((char *)a.plain + ((t.r0 + row) * (1 + BACKWARD) * a.width + t.c0 + my_col()) * 2) = v[i];
+    }
+}
+
+/* ---- along rows ---- */
+
+#if ROWS
+/* The thread's first row of codes. */
+MOII_FN unsigned char *target_of(const tile8_side &side, const tile &t) { return side.data + (t.r0 + my_row()) * side.stride + t.c0 + my_col(); }
+
+/* What four rows' scales are: codes of two calls of put_two. */
+MOII_FN void keep_scales(unsigned int codes)
+{
+    if (threadIdx.x % 4 == 0) *(unsigned int *)&shared()->row.e8m0[threadIdx.x % 16 / 4][my_row()] = codes;
+}
+
+/* By half of the threads. */
+MOII_FN void put_row_scales(const swiglu_sm90_args &a, const tile &t)
+{
+    if (threadIdx.x >= 256) put_e8m0(a.row, (unsigned char *)a.row.scale, shared()->row, t.r0, t.rows, t.c0 / 32, 4);
+}
+#endif
+
+/* ---- down columns ---- */
+
+#if COLUMNS
+MOII_FN void put_columns(const swiglu_sm90_args &a, const tile &t)
+{
+    unsigned char *base = a.col.data + t.c0 * a.col.stride + t.r0;
+    const bool aligned = (((unsigned long long)base | (unsigned long long)a.col.stride) & 15) == 0;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int col = threadIdx.x / 8 + 64 * i, k = threadIdx.x % 8;
+        put_chunk(base + col * a.col.stride + 16 * k, shared()->turned[col][chunk_place(col, k)], aligned, t.rows - 16 * k);
+    }
+    if (threadIdx.x < 256) put_e8m0(a.col, (unsigned char *)a.col.scale, shared()->col, t.c0, TILE, t.r0 / 32, (t.rows + 31) / 32);
+}
+#endif
+
+/* ---- tiles ---- */
+
+MOII_FN tile tile_at(const swiglu_sm90_args &a, unsigned int strip)
+{
+    tile t = { };
+    t.c0 = (long long)blockIdx.x * TILE, t.r0 = (long long)strip * TILE, t.cols = TILE;
+    t.rows = strip < a.strips ? (int)min(a.cut.rows - t.r0, (long long)TILE) : 0;
+    return t;
+}
+
+/* Two rows of the thread's after two: values, plain results, codes along rows, and what of the next tile may come already.  Backward, d_up's scales come
+ * back. */
+MOII_FN unsigned int go_along(const swiglu_sm90_args &a, const tile &t, bool more, source &from)
+{
+    unsigned int scales = 0, later = 0;
+#if ROWS
+    const bool plain = t.rows == TILE && (a.row.stride & 7) == 0;
+    unsigned char *to = target_of(a.row, t);
+#endif
+#if BACKWARD && ROWS
+#pragma unroll 1 /* else registers do not suffice */
+#else
+#pragma unroll
+#endif
+    for (int pair = 0; pair < 4; pair += 2) {
+        line x[2], y[2];
+        GROUPS_LEFT(1);
+        make_two(a, t, pair, x, y);
+        keep_values(pair, x, y);
+        if (more) {
+            if (!BACKWARD || !COLUMNS) fetch_gates(a, from, pair);
+#if BACKWARD
+            fetch_gradients(a, from, pair);
+#endif
+        }
+        close_group();
+        if (a.plain) put_plain(a, t, pair, x);
+#if ROWS
+        scales |= put_pair(a.row, to, plain, t.rows - my_row() - pair, x) << 8 * pair;
+#endif
+#if BACKWARD
+        tile twin = t;
+        twin.c0 += a.width;
+        if (a.plain) put_plain(a, twin, pair, y);
+#if ROWS
+        later |= put_pair(a.row, to + a.width, plain, t.rows - my_row() - pair, y) << 8 * pair;
+#endif
+#endif
+#if ROWS
+        to += 2 * a.row.stride;
+#endif
+    }
+#if ROWS
+    keep_scales(scales);
+#endif
+    return later;
+}
+
+/* What lies in shared memory is turned; before it and behind it all threads meet. */
+MOII_FN void go_down(const swiglu_sm90_args &a, const tile &t, const whole_tile &values)
+{
+    __syncthreads();
+#if ROWS
+    put_row_scales(a, t);
+#endif
+#if COLUMNS
+    turn_two(a.col, values, shared()->turned, &shared()->col, 32);
+#endif
+    __syncthreads();
+}
+
+/* One block to an SM where 64 registers do not do without spilling. */
+#define MANY_REGISTERS (BACKWARD && COLUMNS && __CUDA_ARCH__ >= 1000)
+extern "C" __global__ void __launch_bounds__(512, MANY_REGISTERS ? 1 : 2) swiglu_mx_sm90(const __grid_constant__ swiglu_sm90_args a)
+{
+    unsigned int strip = blockIdx.y;
+    tile t = tile_at(a, strip);
+    source from = source_of(a, t);
+#pragma unroll
+    for (int pair = 0; pair < 4; pair += 2) {
+        fetch_gates(a, from, pair);
+#if BACKWARD
+        fetch_gradients(a, from, pair);
+#endif
+        close_group();
+    }
+#pragma unroll 1
+    for (;;) {
+        strip += a.step;
+        const tile next = tile_at(a, strip);
+        from = source_of(a, next);
+        const unsigned int later = go_along(a, t, next.rows > 0, from);
+        go_down(a, t, shared()->MADE);
+#if COLUMNS
+        put_columns(a, t);
+#endif
+#if BACKWARD
+#if ROWS
+        keep_scales(later);
+#endif
+        tile twin = t;
+        twin.c0 += a.width;
+        go_down(a, twin, shared()->up);
+#if COLUMNS
+#pragma unroll
+        for (int pair = 0; pair < 4; pair += 2) {
+            if (next.rows > 0) fetch_gates(a, from, pair);
+            close_group();
+        }
+        put_columns(a, twin);
+#endif
+#endif
+        if (next.rows <= 0) return;
+        t = next;
+    }
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * quantize_mx_sm90.c: launches quantize_mx_sm90.cu: BF16 to blocks of 32 down columns, or both ways, whole or in groups. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "format.h"
+#include "kernels/elem.h"
+#include "kernels/quantize_mx_sm90_args.h"
+#include "tile8.h"
+
+enum { THREADS = 512, SLOT = 32, SLOTS = 8, TILES = 2 }; /* as the kernel has them */
+
+/* What one variant is compiled for; row_elem 0: columns alone. */
+typedef struct shape { int row_elem, col_elem; bool ragged; } shape;
+
+static void defines_for(shape s, char defines[MOII_DEFINES])
+{
+    snprintf(defines, MOII_DEFINES, "ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d RAGGED=%d", s.row_elem ? TILE_MX32 : TILE_NONE, s.row_elem,
+             TILE_MX32, s.col_elem, s.ragged);
+}
+
+static const shape shapes[] = {
+    { ELEM_E4M3, ELEM_E4M3, false }, { 0, ELEM_E4M3, false }, { ELEM_E5M2, ELEM_E5M2, false }, { 0, ELEM_E5M2, false },
+    { ELEM_E4M3, ELEM_E4M3, true }, { 0, ELEM_E4M3, true }, { ELEM_E5M2, ELEM_E5M2, true }, { 0, ELEM_E5M2, true },
+};
+static void variant(int i, char defines[MOII_DEFINES]) { defines_for(shapes[i], defines); }
+
+static const moii_kernel kernel = {
+    .stem = "quantize_mx_sm90", .archs = "sm_90a sm_100a", .registers = 64, .variants = sizeof shapes / sizeof *shapes, .variant = variant,
+};
+
+static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
+{
+    const moi_quantize_desc *d = desc;
+    *why = "only from BF16, and to columns";
+    if (d->in != MOI_BF16 || !(d->want & MOI_WANT_COLWISE)) return false;
+    *why = "results must be E4M3 or E5M2 in blocks of 32, not lenient";
+    if (moii_tile8_kind(&d->colwise) != TILE_MX32) return false;
+    if (d->want & MOI_WANT_ROWWISE && moii_tile8_kind(&d->rowwise) != TILE_MX32) return false;
+    *why = "rows' scales must not be made equal";
+    if (d->rowwise_mx != MOI_MX_FREE) return false;
+    *why = "there must be one matrix, of a multiple of 128 columns";
+    if (d->batch != 1 || d->cols % MOII_TILE) return false;
+    *why = "there must be fewer than 2^30 tiles of 128 x 128";
+    int64_t tiles = moii_mul(d->max_rows / MOII_TILE + d->groups + 1, d->cols / MOII_TILE);
+    if (tiles < 0 || tiles >= 1 << 30) return false;
+    return moii_gpu_fits(ctx, &kernel, why);
+}
+
+static void unplan(moi_plan *plan) { free(plan->state); }
+
+static moi_status plan_it(moi_plan *plan)
+{
+    enum { CODES = MOII_TILE * MOII_TILE, SCALES = 4 * MOII_TILE };
+    const moi_quantize_desc *d = &plan->desc.quantize;
+    moii_gpu_kernel *k = calloc(1, sizeof *k);
+    MOII_REQUIRE(k, MOI_ERR_NOMEM, "quantize plan: no memory");
+    plan->state = k;
+    plan->unplan = unplan;
+    const shape s = { .row_elem = d->want & MOI_WANT_ROWWISE ? (int)d->rowwise.elem : 0, .col_elem = (int)d->colwise.elem, .ragged = d->groups > 0 };
+    k->kernel = &kernel;
+    k->shared_bytes = TILES * (2 * CODES + CODES + 2 * SCALES); /* the kernel's struct shared_memory */
+    defines_for(s, k->defines);
+    return moii_gpu_prepare(plan->ctx, k, 1);
+}
+
+static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
+{
+    const moi_quantize_desc *d = &plan->desc.quantize;
+    const moi_quantize_args *in = args;
+    const moii_gpu_kernel *k = plan->state;
+    (void)workspace;
+    quantize_mx_sm90_args a = { .in = in->in.data, .cut = { .rows = in->rows, .groups = d->groups }, .cols = d->cols,
+                                .in_ld = in->in.ld ? in->in.ld : d->cols };
+    if (d->groups) a.cut.offsets = (const long long *)(const void *)in->offsets;
+    if (a.cols == 0 || (in->rows == 0 && !d->groups)) return MOI_OK;
+    a.packets = moi_row_bytes(d->in, a.in_ld) % MOII_ALIGN == 0;
+    if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, in->rows, a.cols, 0);
+    a.col = moii_tile8_side(&d->colwise, &in->colwise, a.cols, in->rows, d->groups);
+    a.blocks = moi_scale_blocks(&d->colwise, in->rows, d->groups);
+    a.stripes = (unsigned int)(a.cols / MOII_TILE);
+    int64_t slots = d->groups ? in->rows / SLOT + d->groups + 1 : moii_ceil_div(in->rows, SLOT);
+    moii_gpu_launch launch = { .grid = { moii_ceil_div(slots, SLOTS) * a.stripes }, .threads = THREADS, .shared_bytes = k->shared_bytes };
+    return moii_gpu_run(plan, k, &launch, &a, stream);
+}
+
+static const moii_kernel *const kernels[] = { &kernel, NULL };
+
+const moii_impl moii_impl_quantize_mx_sm90 = {
+    .name = "quantize_mx_sm90", .op = MOII_OP_QUANTIZE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32),
+    .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
+};

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * swiglu_mx_sm90.c: launches swiglu_mx_sm90.cu: SwiGLU and its gradient from BF16 to blocks of 32, without groups. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "format.h"
+#include "kernels/elem.h"
+#include "swiglu_sm90.h"
+#include "tile8.h"
+
+enum { THREADS = 512 };
+
+/* What one variant is compiled for; elem 0: that side is not wanted. */
+typedef struct shape { int row_elem, col_elem; } shape;
+
+static void defines_for(shape s, bool backward, char defines[MOII_DEFINES])
+{
+    snprintf(defines, MOII_DEFINES, "BACKWARD=%d ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d", backward, s.row_elem ? TILE_MX32 : TILE_NONE,
+             s.row_elem, s.col_elem ? TILE_MX32 : TILE_NONE, s.col_elem);
+}
+
+static const shape shapes[] = {
+    { ELEM_E4M3, ELEM_E4M3 }, { ELEM_E4M3, 0 }, { 0, ELEM_E4M3 }, { ELEM_E5M2, ELEM_E5M2 }, { ELEM_E5M2, 0 }, { 0, ELEM_E5M2 },
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+static void variant(int i, char defines[MOII_DEFINES]) { defines_for(shapes[i / 2], i % 2, defines); }
+
+static const moii_kernel kernel = {
+    .stem = "swiglu_mx_sm90", .archs = "sm_90a sm_100a", .registers = 128, .variants = 2 * SHAPES, .variant = variant,
+};
+
+/* As the kernel's struct shared_memory: tiles of 128 x 128 in BF16, as codes, and scales. */
+static int shared_bytes(shape s, bool backward)
+{
+    enum { CODES = MOII_TILE * MOII_TILE, SCALES = 4 * MOII_TILE };
+    return (2 + (backward || s.col_elem)) * 2 * CODES + (s.col_elem ? CODES : 0) + 2 * SCALES;
+}
+
+static bool is_mx(const moi_format *f, bool wanted) { return !wanted || moii_tile8_kind(f) == TILE_MX32; }
+
+static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
+{
+    const moi_swiglu_desc *d = desc;
+    *why = "only from BF16, with plain values in BF16";
+    if (d->in.elem != MOI_BF16 || d->out != MOI_BF16) return false;
+    if (!moii_swiglu_sm90_takes(d, why)) return false;
+    *why = "results must be in blocks of 32";
+    if (!is_mx(&d->rowwise, d->want & MOI_WANT_ROWWISE) || !is_mx(&d->colwise, d->want & MOI_WANT_COLWISE)) return false;
+    *why = "columns must not be cut where groups are";
+    if (d->groups && d->want & MOI_WANT_COLWISE) return false;
+    return moii_gpu_fits(ctx, &kernel, why);
+}
+
+static void unplan(moi_plan *plan) { free(plan->state); }
+
+static moi_status plan_it(moi_plan *plan)
+{
+    const moi_swiglu_desc *d = &plan->desc.swiglu;
+    moii_gpu_kernel *k = calloc(2, sizeof *k);
+    MOII_REQUIRE(k, MOI_ERR_NOMEM, "swiglu plan: no memory");
+    plan->state = k;
+    plan->unplan = unplan;
+    const shape s = { .row_elem = d->want & MOI_WANT_ROWWISE ? (int)d->rowwise.elem : 0, .col_elem = d->want & MOI_WANT_COLWISE ? (int)d->colwise.elem : 0 };
+    for (int i = 0; i < 2; i++) {
+        k[i].kernel = &kernel;
+        k[i].shared_bytes = shared_bytes(s, i);
+        defines_for(s, i, k[i].defines);
+    }
+    return moii_gpu_prepare(plan->ctx, k, 2);
+}
+
+/* How many strips a block makes: where there is work for many rounds of blocks, two; else forward one long round, and backward one strip, as
+ * its tiles are large. */
+static int64_t depth_of(const moi_plan *plan, int64_t strips, int64_t stripes, bool backward)
+{
+    enum { BLOCKS_AT_ONCE = 2, DEEP = 16, BEST = 2 };
+    int64_t depth = moii_tile8_depth(strips, stripes, (int64_t)moii_gpu_of(plan->ctx)->sms * BLOCKS_AT_ONCE);
+    if (depth > DEEP) return BEST;
+    return backward ? 1 : depth;
+}
+
+static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bool backward, moi_stream stream)
+{
+    const moi_swiglu_desc *d = &plan->desc.swiglu;
+    const moii_gpu_kernel *k = (const moii_gpu_kernel *)plan->state + backward;
+    swiglu_sm90_args a = moii_swiglu_sm90_args(d, in, backward);
+    if (in->rows == 0) return MOI_OK;
+    int64_t strips = moii_tile8_strips(in->rows, 0, 1), stripes = d->width / MOII_TILE;
+    int64_t parts = moii_ceil_div(strips, depth_of(plan, strips, stripes, backward));
+    a.strips = (unsigned int)strips, a.step = (unsigned int)parts;
+    moii_gpu_launch launch = { .grid = { stripes, parts }, .threads = THREADS, .shared_bytes = k->shared_bytes };
+    return moii_gpu_run(plan, k, &launch, &a, stream);
+}
+
+static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
+{
+    (void)workspace;
+    return run_either(plan, args, false, stream);
+}
+
+static moi_status run_backward(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
+{
+    (void)workspace;
+    return run_either(plan, args, true, stream);
+}
+
+static const moii_kernel *const kernels[] = { &kernel, NULL };
+
+const moii_impl moii_impl_swiglu_mx_sm90 = {
+    .name = "swiglu_mx_sm90", .op = MOII_OP_SWIGLU, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES,
+    .supports = supports, .plan = plan_it, .run = run, .run_backward = run_backward, .kernels = kernels,
+};
