@@ -21,6 +21,18 @@ MOII_FN float2 shared_read_pair(unsigned int address)
     return v;
 }
 
+MOII_FN uint4 shared_read_four(unsigned int address)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address) : "memory");
+    return v;
+}
+
+MOII_FN void shared_write_four(unsigned int address, uint4 v)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" :: "r"(address), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
 MOII_FN void shared_write(unsigned int address, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(address), "f"(v) : "memory"); }
 
 MOII_FN unsigned int shared_read_word(unsigned int address)
@@ -85,6 +97,12 @@ MOII_FN void box_load(unsigned int to, const void *map, unsigned int barrier, in
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
                  :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+MOII_FN void box_load_4(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, int v)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
+                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(v) : "memory");
 }
 
 MOII_FN void box_load_5(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, int v, int w)

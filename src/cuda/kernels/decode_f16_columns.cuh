@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_f16_columns.cuh: columns of x and u as FP16, what a line (128 values of k) takes of them.
+ *
+ * A lane (g = lane / 4, c = lane % 4) has column g at k = 32 b + 8 c .. + 7 for b = 0 .. 3, as mma.m16n8k16 wants them.  Each column's line is
+ * multiplied by a power of two that takes its largest finite magnitude into 2^14 .. 2^15, so that FP16 holds BF16's values down to 2^-32 of it
+ * exactly and smaller ones within 2^-40 of it.  An exponent here is that of the largest as a float has it, at least LEAST_EXPONENT; the line's sums
+ * are then 2^(141 - exponent) too large, and twice that since scales are taken twice as large (decode_f16_multiply.cuh). */
+#ifndef MOII_DECODE_F16_COLUMNS_CUH
+#define MOII_DECODE_F16_COLUMNS_CUH
+
+#include "num.h"
+
+enum { LEAST_EXPONENT = 16 };
+
+/* Against a line's weights; the factors of the sums of columns 2c and 2c + 1. */
+typedef struct line_columns { uint4 v[4]; float even, odd; } line_columns;
+
+MOII_FN float f16_scale(unsigned int exponent) { return moii_float_of((268u - exponent) << 23); }  /* 2^(141 - exponent) */
+MOII_FN float sum_factor(unsigned int exponent) { return moii_float_of((exponent - 15u) << 23); } /* 2^(exponent - 142) */
+
+MOII_FN void set_factors(line_columns &to, unsigned int exponent, int lane)
+{
+    const float own = sum_factor(exponent);
+    to.even = __shfl_sync(0xFFFFFFFFu, own, lane % 4 * 8), to.odd = __shfl_sync(0xFFFFFFFFu, own, lane % 4 * 8 + 4);
+}
+
+/* The same of all lanes of a column. */
+MOII_FN unsigned int column_most(unsigned int v)
+{
+    v = max(v, __shfl_xor_sync(0xFFFFFFFFu, v, 1));
+    return max(v, __shfl_xor_sync(0xFFFFFFFFu, v, 2));
+}
+
+#if PASS == 1
+MOII_FN unsigned int bf16_exponent(unsigned int half) { return (half & 0x7F80u) == 0x7F80u ? 0u : (half & 0x7F80u) >> 7; }
+
+MOII_FN unsigned int f16_pair(unsigned int pair, float scale)
+{
+    unsigned int d;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(moii_float_of(pair & 0xFFFF0000u) * scale), "f"(moii_float_of(pair << 16) * scale));
+    return d;
+}
+
+/* x: the lane's column at the line's first value for this lane; NULL: zeros. */
+MOII_FN void load_x(line_columns &to, const unsigned short *x, int lane)
+{
+    unsigned int most = LEAST_EXPONENT;
+#pragma unroll
+    for (int b = 0; b < 4; b++) {
+        to.v[b] = make_uint4(0, 0, 0, 0);
+        if (x) to.v[b] = __ldcg((const uint4 *)(x + 32 * b));
+    }
+#pragma unroll
+    for (int b = 0; b < 4; b++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const unsigned int w = i == 0 ? to.v[b].x : i == 1 ? to.v[b].y : i == 2 ? to.v[b].z : to.v[b].w;
+            most = max(most, max(bf16_exponent(w), bf16_exponent(w >> 16)));
+        }
+    most = column_most(most);
+    const float scale = f16_scale(most);
+#pragma unroll
+    for (int b = 0; b < 4; b++) {
+        to.v[b].x = f16_pair(to.v[b].x, scale), to.v[b].y = f16_pair(to.v[b].y, scale);
+        to.v[b].z = f16_pair(to.v[b].z, scale), to.v[b].w = f16_pair(to.v[b].w, scale);
+    }
+    set_factors(to, most, lane);
+}
+#else
+/* u as pass 1 left it: each lane's 8 values have an exponent of their own. */
+typedef struct line_u { uint4 v[4]; unsigned int exponents; } line_u;
+
+/* Of pair `pair` (-1: zeros); line's place within a row. */
+MOII_FN void load_u(line_u &to, const moe_decode_f16_sm90_args &a, int pair, int line, int lane)
+{
+    to.exponents = 0;
+#pragma unroll
+    for (int b = 0; b < 4; b++) to.v[b] = make_uint4(0, 0, 0, 0);
+    if (pair < 0) return;
+    const uint4 *from = (const uint4 *)(a.u + (unsigned int)pair * (unsigned long long)a.width + (line * F16_LINE + lane % 4 * 8));
+#pragma unroll
+    for (int b = 0; b < 4; b++) to.v[b] = __ldcg(from + 4 * b);
+    to.exponents = __ldcg((const unsigned int *)(a.exponent + (unsigned int)pair * (unsigned int)(a.width / 8) + (line * 16 + lane % 4 * 4)));
+}
+
+MOII_FN unsigned int times_f16(unsigned int a, unsigned int b)
+{
+    unsigned int d;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+
+/* To one exponent for all of a column's line. */
+MOII_FN void align_u(line_columns &to, const line_u &u, int lane)
+{
+    unsigned int e[4], most = LEAST_EXPONENT;
+#pragma unroll
+    for (int b = 0; b < 4; b++) e[b] = u.exponents >> 8 * b & 255u, most = max(most, e[b]);
+    most = column_most(most);
+#pragma unroll
+    for (int b = 0; b < 4; b++) {
+        const float less = moii_float_of((unsigned int)max(127 + (int)e[b] - (int)most, 64) << 23); /* 2^-63 is 0 in FP16 */
+        unsigned int f;
+        asm("cvt.rn.f16x2.f32 %0, %1, %1;" : "=r"(f) : "f"(less));
+        to.v[b].x = times_f16(u.v[b].x, f), to.v[b].y = times_f16(u.v[b].y, f);
+        to.v[b].z = times_f16(u.v[b].z, f), to.v[b].w = times_f16(u.v[b].w, f);
+    }
+    set_factors(to, most, lane);
+}
+#endif
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_f16_multiply.cuh: a line of an item, 16 rows of 128 codes, times columns of FP16.
+ *
+ * E4M3 and E5M2 become FP16 exactly, two codes by one instruction.  Each block of 32 is a sum of its own (FP32, two mma.m16n8k16), multiplied
+ * first by the column's power of two, then by the row's scale, so that nothing leaves FP32 on the way.
+ *   scale   the float with the scale's bits as exponent and a full mantissa: 2^(e - 126), 2^-24 of it less; e = 0 gives 2^-126 and
+ *           e = 255 NaN, as they should
+ *   rows    row i of the tensor core's product is row 2i (i < 4) or 2i - 7 (i < 8) of the item's eight: so a half warp's reads of
+ *           8 bytes from rows that lie as TMA's 128-byte swizzle puts them touch every bank once
+ *   a lane  has codes 8c .. 8c + 7 of each block of row g and of row g + 8 */
+#ifndef MOII_DECODE_F16_MULTIPLY_CUH
+#define MOII_DECODE_F16_MULTIPLY_CUH
+
+#include "decode_f16_columns.cuh"
+
+typedef struct tile_sum { float v[4]; } tile_sum; /* row g: columns 2c, 2c + 1; row g + 8: the same */
+
+MOII_FN int row_at(int i) { return i < 4 ? 2 * i : 2 * i - 7; }
+
+MOII_FN uint2 shared_codes(unsigned int at)
+{
+    uint2 v;
+    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at) : "memory");
+    return v;
+}
+MOII_FN unsigned int shared_word(unsigned int at)
+{
+    unsigned int v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
+    return v;
+}
+
+/* Four codes as FP16. */
+MOII_FN uint2 widened(unsigned int w)
+{
+    uint2 d;
+#if E5M2
+    asm("{\n .reg .b16 l, h;\n mov.b32 {l, h}, %2;\n cvt.rn.f16x2.e5m2x2 %0, l;\n cvt.rn.f16x2.e5m2x2 %1, h;\n}" : "=r"(d.x), "=r"(d.y) : "r"(w));
+#else
+    asm("{\n .reg .b16 l, h;\n mov.b32 {l, h}, %2;\n cvt.rn.f16x2.e4m3x2 %0, l;\n cvt.rn.f16x2.e4m3x2 %1, h;\n}" : "=r"(d.x), "=r"(d.y) : "r"(w));
+#endif
+    return d;
+}
+
+MOII_FN void mma(tile_sum &d, uint2 top, uint2 bottom, unsigned int b0, unsigned int b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d.v[0]), "+f"(d.v[1]), "+f"(d.v[2]), "+f"(d.v[3])
+        : "r"(top.x), "r"(bottom.x), "r"(top.y), "r"(bottom.y), "r"(b0), "r"(b1));
+}
+
+MOII_FN float scale_of(unsigned int word, int b) /* twice as large */
+{
+    return moii_float_of(((b < 3 ? word << (23 - 8 * b) : word >> 1) & 0x7F800000u) | 0x007FFFFFu);
+}
+
+/* Where a lane's codes of a line's first block lie; the others: ^ 32 b; row g + 8: 1024 further. */
+MOII_FN unsigned int lane_place(int lane)
+{
+    const int row = row_at(lane / 4), c = lane % 4;
+    return (unsigned int)(row * F16_LINE + ((c / 2 ^ row) * 16 + c % 2 * 8));
+}
+
+/* What stands against a line: in pass 1 in shared memory, each lane's own; in pass 2 in registers. */
+#if PASS == 1
+typedef struct column_source { unsigned int at, factors_at, group_bytes, block_bytes; } column_source;
+MOII_FN uint4 block_of(const column_source &c, int j, int b) { return shared_read_four(c.at + j * c.group_bytes + b * c.block_bytes); }
+MOII_FN float2 factors_of(const column_source &c, int j) { return shared_read_pair(c.factors_at + j * c.group_bytes); }
+#else
+typedef struct column_source { line_columns group[GROUPS]; } column_source;
+MOII_FN uint4 block_of(const column_source &c, int j, int b) { return c.group[j].v[b]; }
+MOII_FN float2 factors_of(const column_source &c, int j) { return make_float2(c.group[j].even, c.group[j].odd); }
+#endif
+
+/* sums of `groups` columns' groups += the line.  at: this lane's place in it; scales: of its rows, a word each. */
+MOII_FN void add_line(tile_sum *sums, unsigned int at, unsigned int scale0, unsigned int scale1, int groups, const column_source &columns)
+{
+    float2 f[GROUPS];
+#pragma unroll
+    for (int j = 0; j < GROUPS; j++) f[j] = j && j >= groups ? make_float2(0, 0) : factors_of(columns, j);
+#pragma unroll
+    for (int b = 0; b < 4; b++) {
+        const uint2 top = shared_codes(at ^ 32u * b), bottom = shared_codes((at ^ 32u * b) + 1024);
+        const uint2 t0 = widened(top.x), t1 = widened(top.y), b0 = widened(bottom.x), b1 = widened(bottom.y);
+        const float s0 = scale_of(scale0, b), s1 = scale_of(scale1, b);
+#pragma unroll
+        for (int j = 0; j < GROUPS; j++) {
+            if (j && j >= groups) break;
+            const uint4 x = block_of(columns, j, b);
+            tile_sum d = { { 0, 0, 0, 0 } };
+            mma(d, t0, b0, x.x, x.y);
+            mma(d, t1, b1, x.z, x.w);
+            sums[j].v[0] = __fmaf_rn(s0, d.v[0] * f[j].x, sums[j].v[0]), sums[j].v[1] = __fmaf_rn(s0, d.v[1] * f[j].y, sums[j].v[1]);
+            sums[j].v[2] = __fmaf_rn(s1, d.v[2] * f[j].x, sums[j].v[2]), sums[j].v[3] = __fmaf_rn(s1, d.v[3] * f[j].y, sums[j].v[3]);
+        }
+    }
+}
+
+#endif
