@@ -80,9 +80,30 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     if (p->a_turned || p->b_turned) assert_true(t->bn % 64 == 0 && t->cluster == 1);
     if (p->gather_rows) assert_int_equal(t->cluster, 1);
     moii_tensor_defines(p, t, defines);
-    snprintf(whole, sizeof whole, " TURNS=%d SHARED_BYTES=%d%s%s%s%s", t->turns, moii_tensor_shared(p, t), p->gather_rows ? " GATHER=1" : "",
+    int boxes = t->waves * ((t->bn + 63) / 64);
+    assert_true(t->boxes == boxes || (t->boxes == 2 && boxes > 2 && t->stages >= 3)); /* all of a warpgroup's at once, or two */
+    snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t), p->gather_rows ? " GATHER=1" : "",
              p->scatter_rows ? " SCATTER=1" : "", p->weighted ? " WEIGHTED=1" : "", p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
+}
+
+/* Tickets: many tiles of ragged rows, no start beside the kernel before. */
+static void test_tickets(void **state)
+{
+    (void)state;
+    const char *why;
+    moii_tensor_product p = product(PRODUCT_ROWS, &act, &weight, 32768, 4096, 7168);
+    p.groups = 32;
+    assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
+    moii_tensor_settle(&p, 132);
+    moii_tensor_tile t = moii_tensor_choose(&p);
+    assert_true(moii_tensor_dealt(&p, &t));
+    p.overlap = true;
+    assert_false(moii_tensor_dealt(&p, &t));
+    p.overlap = false, p.m = 64;
+    assert_false(moii_tensor_dealt(&p, &t));
+    p.m = 32768, p.grouping = PRODUCT_DENSE;
+    assert_false(moii_tensor_dealt(&p, &t));
 }
 
 static void test_choice(void **state)
@@ -181,7 +202,8 @@ static void test_expected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice), cmocka_unit_test(test_activates),
+        cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_tickets), cmocka_unit_test(test_activates),
         cmocka_unit_test(test_measured),
         cmocka_unit_test(test_expected),
     };

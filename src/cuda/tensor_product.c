@@ -115,10 +115,11 @@ static int64_t most_units(const moii_tensor_product *p, const moii_tensor_tile *
     return tiles * across;
 }
 
-enum { DEALT_FROM = 8 }; /* units for each cluster */
+enum { DEALT_FROM = 8 }; /* units for each cluster; those with SwiGLU in the store have not been drawn on a chip yet */
 bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    return p->grouping == PRODUCT_ROWS && !p->overlap && p->k > 0 && most_units(p, t, p->m) >= (int64_t)DEALT_FROM * p->sms / t->cluster;
+    if (p->grouping != PRODUCT_ROWS || p->overlap || p->k == 0) return false;
+    return !p->swiglu && most_units(p, t, p->m) >= (int64_t)DEALT_FROM * p->sms / t->cluster;
 }
 
 void moii_tensor_settle(moii_tensor_product *p, int sms)
