@@ -31,4 +31,9 @@ moii_decode_places moii_decode_places_for(moi_plan *plan, int64_t tokens);
 moi_status moii_decode_route(const moi_plan *plan, const moi_moe_decode_args *in, int64_t first, int64_t tokens, const moii_decode_places *places,
                              const moii_gpu_kernel *route, void *workspace, moi_stream stream, moii_decode_routing *out);
 
+/* Into the arguments of both launches, whose structs name these alike. */
+#define MOII_DECODE_SET_ROUTING(r, up, down) \
+    ((up)->ids = (down)->ids = (r)->ids, (up)->logits = (down)->logits = (r)->logits, (up)->ids_out = (r)->ids_out, \
+     (up)->weights_out = (r)->weights_out, (down)->weights = (r)->weights)
+
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "decode_map.h"
 #include "decode_routing.h"
 #include "format.h"
 #include "gpu.h"
@@ -171,21 +172,6 @@ static moi_status plan_it(moi_plan *plan)
     return moii_gpu_prepare(plan->ctx, &s->route, 1);
 }
 
-static moi_status make_map(const moi_plan *plan, product_map *map, const void *data, int rank, const int64_t *sizes, const int64_t *strides, const int *box)
-{
-    const moii_driver *driver = &moii_gpu_of(plan->ctx)->driver;
-    uint64_t n[5], pitch[4];
-    uint32_t b[5], steps[5] = { 1, 1, 1, 1, 1 };
-    moii_cu_tensor_map out;
-    for (int i = 0; i < rank; i++) n[i] = (uint64_t)sizes[i], b[i] = (uint32_t)box[i];
-    for (int i = 0; i + 1 < rank; i++) pitch[i] = (uint64_t)strides[i];
-    moii_cuenum result = driver->cuTensorMapEncodeTiled(&out, MOII_CU_MAP_U8, (uint32_t)rank, (void *)(uintptr_t)data, n, pitch, b, steps, 0,
-                                                        MOII_CU_MAP_SWIZZLE_128, MOII_CU_MAP_L2_256, 0);
-    if (result) return moii_driver_check(driver, result, "cuTensorMapEncodeTiled");
-    for (int i = 0; i < 16; i++) map->opaque[i] = out.opaque[i];
-    return MOI_OK;
-}
-
 /* Lines of 128 bytes behind each other along k, rows within a line; of gate and up 8 rows each. */
 static moi_status make_maps(const moi_plan *plan, const launches *l, const moi_moe_decode_args *in, product_map *up, product_map *down)
 {
@@ -194,16 +180,8 @@ static moi_status make_maps(const moi_plan *plan, const launches *l, const moi_m
     const int64_t up_sizes[4] = { F16_LINE, f, 2 * d->experts, h / F16_LINE }, up_strides[3] = { h, f * h, F16_LINE };
     const int64_t down_sizes[3] = { F16_LINE, d->experts * h, f / F16_LINE }, down_strides[2] = { f, F16_LINE };
     const int up_box[4] = { F16_LINE, F16_ROWS / 2, 2, l->args[0].slot_lines }, down_box[3] = { F16_LINE, F16_ROWS, l->args[1].slot_lines };
-    MOII_TRY(make_map(plan, up, in->gate_up.data, 4, up_sizes, up_strides, up_box));
-    return make_map(plan, down, in->down.data, 3, down_sizes, down_strides, down_box);
-}
-
-static void set_routing(const moii_decode_routing *r, moe_decode_f16_sm90_args *up, moe_decode_f16_sm90_args *down)
-{
-    up->ids = down->ids = r->ids;
-    up->logits = down->logits = r->logits;
-    up->ids_out = r->ids_out, up->weights_out = r->weights_out;
-    down->weights = r->weights;
+    MOII_TRY(moii_decode_map(plan, up, in->gate_up.data, 4, up_sizes, up_strides, up_box));
+    return moii_decode_map(plan, down, in->down.data, 3, down_sizes, down_strides, down_box);
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -227,7 +205,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         up.scale = in->gate_up.scale, down.scale = in->down.scale;
         moii_decode_routing r;
         MOII_TRY(moii_decode_route(plan, in, t, up.tokens, &s->places, &s->route, workspace, stream, &r));
-        set_routing(&r, &up, &down);
+        MOII_DECODE_SET_ROUTING(&r, &up, &down);
         up.x = (const unsigned short *)in->x + t * d->hidden;
         up.u = down.u = workspace;
         up.exponent = down.exponent = (unsigned char *)workspace + s->at_exponent;

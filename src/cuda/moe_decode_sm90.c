@@ -150,14 +150,6 @@ static moi_status plan_it(moi_plan *plan)
     return moii_gpu_prepare(plan->ctx, s->kernel, d->from_logits ? 3 : 2);
 }
 
-static void set_routing(const moii_decode_routing *r, moe_decode_sm90_args *up, moe_decode_sm90_args *down)
-{
-    up->ids = down->ids = r->ids;
-    up->logits = down->logits = r->logits;
-    up->ids_out = r->ids_out, up->weights_out = r->weights_out;
-    down->weights = r->weights;
-}
-
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
@@ -171,7 +163,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         down.data = in->down.data, down.scale = in->down.scale;
         moii_decode_routing r;
         MOII_TRY(moii_decode_route(plan, in, t, up.tokens, &s->places, &s->kernel[2], workspace, stream, &r));
-        set_routing(&r, &up, &down);
+        MOII_DECODE_SET_ROUTING(&r, &up, &down);
         up.in = (const char *)in->x + t * d->hidden * 2;
         up.out = workspace;
         down.in = workspace;

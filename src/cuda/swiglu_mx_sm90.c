@@ -107,6 +107,7 @@ static moi_status run_backward(const moi_plan *plan, const void *args, void *wor
 static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_swiglu_mx_sm90 = {
-    .name = "swiglu_mx_sm90", .op = MOII_OP_SWIGLU, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES,
+    .name = "swiglu_mx_sm90", .op = MOII_OP_SWIGLU, .backend = MOI_BACKEND_CUDA,
+    .recipes = MOII_RECIPE_BIT(MOI_RECIPE_BF16) | MOII_RECIPE_BIT(MOI_RECIPE_MX32),
     .supports = supports, .plan = plan_it, .run = run, .run_backward = run_backward, .kernels = kernels,
 };

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_map.h: tensor maps by which the decode rows send for boxes of 8-bit weights. */
+#ifndef MOII_DECODE_MAP_H
+#define MOII_DECODE_MAP_H
+
+#include "gpu.h"
+#include "kernels/product_sm90_args.h"
+
+/* Of bytes, up to five dimensions, the first of stride 1; strides: of the others.  Boxes lie swizzled over their lines of 128 or 64 bytes.  The driver
+ * encodes only where a context is current. */
+moi_status moii_decode_map(const moi_plan *plan, product_map *map, const void *data, int rank, const int64_t *sizes, const int64_t *strides,
+                           const int *box);
+
+#endif
