@@ -401,6 +401,35 @@ static void test_long_groups(void **state)
     }
 }
 
+/* Whole matrices wide enough that rows of the GPU put several tiles side by side into clusters and bands, with a last strip of few rows or none. */
+static void test_wide(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = { { 700, 1024 }, { 513, 512 }, { 256, 384 }, { 1000, 256 } };
+    const moi_format formats[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_BLK128_ACT };
+    static const moi_layout layouts[] = { MOI_LAYOUT_TILED, MOI_LAYOUT_COL, MOI_LAYOUT_ROW };
+    for (int k = 0; k < 24; k++) {
+        if (!moit_picked((uint64_t)k)) continue;
+        moi_format f = formats[k / 12];
+        f.layout = layouts[k / 12 ? 1 + k % 2 : k % 3];
+        if (k % 8 == 7) f.elem = MOI_E5M2;
+        fixture ref = { .in = MOI_BF16, .f = { f, f }, .want = k / 4 % 3 ? 3 : 2, .rows = sizes[k % 4][0], .cols = sizes[k % 4][1], .batch = 1,
+                        .pad = k % 5 == 4 };
+        make_input(&ref, (uint64_t)k + 3000, k % 2);
+        make_outputs(&ref);
+        quantize(&ref, "quantize_ref");
+        for (int r = 0; moit_any_row("quantize", r); r++) {
+            fixture out = ref;
+            make_outputs(&out);
+            if (quantize(&out, moit_any_row("quantize", r)))
+                for (int side = 0; side < 2; side++)
+                    if (ref.want & 1u << side) same(&ref, &out, side, moit_any_row("quantize", r));
+            free_outputs(&out);
+        }
+        free_outputs(&ref), moit_free(ref.x);
+    }
+}
+
 /* Codes and scales between the groups and behind the last are 0, so that the bytes are the same each time. */
 static void test_unowned(void **state)
 {
@@ -585,7 +614,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden), cmocka_unit_test(test_formats), cmocka_unit_test(test_directions),
-        cmocka_unit_test(test_groups), cmocka_unit_test(test_eight_bits), cmocka_unit_test(test_long_groups),
+        cmocka_unit_test(test_groups), cmocka_unit_test(test_eight_bits), cmocka_unit_test(test_long_groups), cmocka_unit_test(test_wide),
         cmocka_unit_test(test_unowned), cmocka_unit_test(test_rebased), cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""MXFP8 and blk128 quantisation on the GPU beside torch.compile and the machine's copy, in one process.
+"""MXFP8 and blk128 quantisation on the GPU beside torch.compile, torchao's Triton kernels (where it is installed) and the machine's copy, in one
+process.
 
     MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/quantize.py [OUT.csv [CASES]]
 
@@ -50,14 +51,14 @@ def untiled(scale, rows, nb):
 
 
 def verify(x, q):
-    """The first and the last 256 rows (columns) of what was made against plain torch."""
+    """The first 256 rows (columns) of what was made, the last, and 256 in the middle, against plain torch."""
     rows, cols = x.shape
     wrong = 0
-    for part in (slice(0, 256), slice(rows - 256, rows)):
+    for part in (slice(0, 256), slice(rows // 2, rows // 2 + 256), slice(rows - 256, rows)):
         if q.data[0] is not None:
             want, e = plain_rows(x[part])
             wrong += int((q.data[0][part] != want.view(torch.uint8)).sum()) + int((untiled(q.scale[0], rows, cols // 32)[part] != e).sum())
-    for part in (slice(0, 256), slice(cols - 256, cols)):
+    for part in (slice(0, 256), slice(cols // 2, cols // 2 + 256), slice(cols - 256, cols)):
         if q.data[1] is not None:
             want, e = plain_cols(x[:, part].contiguous())
             wrong += int((q.data[1][part] != want.view(torch.uint8)).sum()) + int((untiled(q.scale[1], cols, rows // 32)[part] != e).sum())
@@ -108,9 +109,32 @@ class Bench:
         g(x)
         self.report("torch.compile", name, self.timer(lambda: g(x)), int(x.numel() * factor))
 
+    def torchao(self, name, x, kernel):
+        if self.skips("torchao " + name):
+            return
+        try:
+            self.report("torchao", name, self.timer(lambda: kernel(x, 32, "floor")), int(x.numel() * (3 + 1 / 32)))
+        except Exception as e:
+            print(f"torchao {name}: {type(e).__name__}: {str(e)[:200]}", flush=True)
+
+
+def torchao_kernels():
+    """torchao's kernels along rows and down columns.  They are kept from cards before Blackwell, whose instruction they round scales up with; with
+    scales rounded down they are the same work without it."""
+    try:
+        import torchao.utils
+        torchao.utils.is_sm_at_least_100 = lambda: True
+        from torchao.prototype.mx_formats import kernels
+        for k in (kernels.to_mxfp8_dim0_kernel, kernels.to_mxfp8_dim1_kernel):  # not all 24: each compiles for seconds
+            k.configs = [c for c in k.configs if c.kwargs["COL_TILE_SIZE"] == 128 and c.kwargs["ROW_TILE_SIZE"] <= 256 and c.num_stages == 2]
+        return kernels.triton_to_mxfp8_dim0, kernels.triton_to_mxfp8_dim1
+    except Exception as e:
+        print("no torchao:", type(e).__name__, str(e)[:200])
+        return ()
+
 
 def main():
-    ctx = m.context()
+    ctx, theirs = m.context(), torchao_kernels()
     print(m.lib.moi_ctx_describe(ctx).decode())
     with open(sys.argv[1] if len(sys.argv) > 1 else "/dev/null", "w") as out:
         b = Bench(out, cases=sys.argv[2] if len(sys.argv) > 2 else "*")
@@ -135,6 +159,8 @@ def main():
                         b.ours(ctx, f"{size} bf16>mxfp8 {layout} {side} {groups} groups", x, fmt, want, groups=groups, offsets=zipf(groups, rows))
             for side, fn, factor in (("rows", plain_rows, 3 + 1 / 32), ("columns", plain_cols, 3 + 1 / 32), ("both", plain_both, 4 + 2 / 32)):
                 b.torch_compile(f"{size} bf16>mxfp8 row-major {side}", x, fn, factor)
+            for side, kernel in zip(("rows", "columns"), theirs):
+                b.torchao(f"{size} bf16>mxfp8 row-major {side} scales rounded down", x, kernel)
             if rows < 100000:
                 b.ours(ctx, f"{size} f32>mxfp8 tiled both", x.float(), mx, 3)
             del x

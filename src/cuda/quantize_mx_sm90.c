@@ -8,7 +8,7 @@
 #include "kernels/quantize_mx_sm90_args.h"
 #include "tile8.h"
 
-enum { THREADS = 512, SLOT = 32, SLOTS = 8, TILES = 2 }; /* as the kernel has them */
+enum { THREADS = 512, SLOT = 32, SLOTS = 8, TILES = 2, SLOT_BYTES = 16 }; /* as the kernel has them */
 
 /* What one variant is compiled for; row_elem 0: columns alone. */
 typedef struct shape { int row_elem, col_elem; bool ragged; } shape;
@@ -29,6 +29,9 @@ static const moii_kernel kernel = {
     .stem = "quantize_mx_sm90", .archs = "sm_90a sm_100a", .registers = 64, .variants = sizeof shapes / sizeof *shapes, .variant = variant,
 };
 
+/* Blocks of 32 rows, and one more, as columns' codes have them. */
+static int64_t slots_of(const moi_quantize_desc *d, int64_t rows) { return d->groups ? rows / SLOT + d->groups + 1 : moii_ceil_div(rows, SLOT); }
+
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
     const moi_quantize_desc *d = desc;
@@ -41,9 +44,8 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     if (d->rowwise_mx != MOI_MX_FREE) return false;
     *why = "there must be one matrix, of a multiple of 128 columns";
     if (d->batch != 1 || d->cols % MOII_TILE) return false;
-    *why = "there must be fewer than 2^30 tiles of 128 x 128";
-    int64_t tiles = moii_mul(d->max_rows / MOII_TILE + d->groups + 1, d->cols / MOII_TILE);
-    if (tiles < 0 || tiles >= 1 << 30) return false;
+    *why = "there must be fewer than 2^16 strips of 256 rows, and fewer than 2^30 columns";
+    if (moii_ceil_div(slots_of(d, d->max_rows), SLOTS) >= 1 << 16 || d->cols >= 1 << 30) return false;
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
@@ -59,9 +61,28 @@ static moi_status plan_it(moi_plan *plan)
     plan->unplan = unplan;
     const shape s = { .row_elem = d->want & MOI_WANT_ROWWISE ? (int)d->rowwise.elem : 0, .col_elem = (int)d->colwise.elem, .ragged = d->groups > 0 };
     k->kernel = &kernel;
-    k->shared_bytes = TILES * (2 * CODES + CODES + 2 * SCALES); /* the kernel's struct shared_memory */
+    k->shared_bytes = TILES * (2 * CODES + CODES + 2 * SCALES) + SLOTS * SLOT_BYTES; /* the kernel's struct shared_memory */
     defines_for(s, k->defines);
     return moii_gpu_prepare(plan->ctx, k, 1);
+}
+
+/* How tiles follow one another, which blocks belong together and where these meet: by what was fastest (docs/notes/quantize-h200.md). */
+static void arrange(const moi_plan *plan, moii_gpu_launch *launch, quantize_mx_sm90_args *a)
+{
+    enum { BLOCKS_AT_ONCE = 2, MANY_ROUNDS = 32, MANY_ROWS = 256, BAND = 8 };
+    const moi_quantize_desc *d = &plan->desc.quantize;
+    int64_t across = launch->grid[0], bands = 1;
+    bool many = across * launch->grid[1] >= (int64_t)MANY_ROUNDS * BLOCKS_AT_ONCE * moii_gpu_of(plan->ctx)->sms;
+    if (!(d->want & MOI_WANT_ROWWISE)) {
+        if (!d->groups) bands = across % 4 == 0 ? 4 : across % 2 == 0 ? 2 : 1;
+    } else if (d->groups) {
+        if (across % 2 == 0 && a->cut.rows / d->groups >= MANY_ROWS) launch->cluster = 2, a->meets = MEET_FIRST | MEET_STORES;
+    } else if (many && across % BAND == 0) {
+        launch->cluster = 4, a->meets = MEET_FIRST | MEET_SECOND, bands = across / BAND;
+    } else if (across % 2 == 0) {
+        launch->cluster = 2, a->meets = MEET_READING | MEET_FIRST | MEET_STORES;
+    }
+    launch->grid[0] = across / bands, launch->grid[2] = bands;
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -70,17 +91,17 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const moi_quantize_args *in = args;
     const moii_gpu_kernel *k = plan->state;
     (void)workspace;
-    quantize_mx_sm90_args a = { .in = in->in.data, .cut = { .rows = in->rows, .groups = d->groups }, .cols = d->cols,
-                                .in_ld = in->in.ld ? in->in.ld : d->cols };
+    const int64_t ld = moi_row_bytes(d->in, in->in.ld ? in->in.ld : d->cols);
+    quantize_mx_sm90_args a = { .in = in->in.data, .cut = { .rows = in->rows, .groups = d->groups }, .in_bytes = ld, .packets = ld % MOII_ALIGN == 0 };
     if (d->groups) a.cut.offsets = (const long long *)(const void *)in->offsets;
-    if (a.cols == 0 || (in->rows == 0 && !d->groups)) return MOI_OK;
-    a.packets = moi_row_bytes(d->in, a.in_ld) % MOII_ALIGN == 0;
-    if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, in->rows, a.cols, 0);
-    a.col = moii_tile8_side(&d->colwise, &in->colwise, a.cols, in->rows, d->groups);
+    if (d->cols == 0 || (in->rows == 0 && !d->groups)) return MOI_OK;
+    if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, in->rows, d->cols, 0);
+    a.col = moii_tile8_side(&d->colwise, &in->colwise, d->cols, in->rows, d->groups);
+    a.row_words = a.row.stride % 8 == 0, a.col_packets = a.col.stride % MOII_ALIGN == 0;
     a.blocks = moi_scale_blocks(&d->colwise, in->rows, d->groups);
-    a.stripes = (unsigned int)(a.cols / MOII_TILE);
-    int64_t slots = d->groups ? in->rows / SLOT + d->groups + 1 : moii_ceil_div(in->rows, SLOT);
-    moii_gpu_launch launch = { .grid = { moii_ceil_div(slots, SLOTS) * a.stripes }, .threads = THREADS, .shared_bytes = k->shared_bytes };
+    moii_gpu_launch launch = { .grid = { d->cols / MOII_TILE, moii_ceil_div(slots_of(d, in->rows), SLOTS) }, .threads = THREADS,
+                               .shared_bytes = k->shared_bytes };
+    arrange(plan, &launch, &a);
     return moii_gpu_run(plan, k, &launch, &a, stream);
 }
 

@@ -107,12 +107,14 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     a.vectors = moi_row_bytes(d->in, a.in_ld) % 16 == 0 && (d->batch == 1 || a.in_bytes % 16 == 0);
     if (d->want & MOI_WANT_ROWWISE) a.row = moii_tile8_side(&d->rowwise, &in->rowwise, a.rows, a.cols, 0);
     if (d->want & MOI_WANT_COLWISE) a.col = moii_tile8_side(&d->colwise, &in->colwise, a.cols, a.rows, a.groups);
+    enum { MANY_BLOCKS = 128 }; /* for each multiprocessor: then larger clusters are faster (docs/notes/quantize-h200.md) */
     const state *k = plan->state;
     int64_t across = moii_ceil_div(a.cols, MOII_TILE), strips = moii_tile8_strips(a.rows, a.groups, k->units * k->down);
     a.across = (unsigned int)across, a.batch = (unsigned int)d->batch;
     set_divisor(across, &a.across_magic, &a.across_shift);
     moii_gpu_launch launch = { .grid = { (d->batch * strips + k->ragged) * across * k->down }, .threads = k->units * MOII_TILE_THREADS,
                                .cluster = k->down > 1 ? k->down : 0 };
+    if (k->down > 1 && across % 2 == 0 && launch.grid[0] >= (int64_t)MANY_BLOCKS * moii_gpu_of(plan->ctx)->sms) launch.cluster *= 2; /* side by side */
     return moii_gpu_run(plan, &k->kernel, &launch, &a, stream);
 }
 

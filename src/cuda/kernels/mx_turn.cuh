@@ -16,20 +16,18 @@ typedef uint4 whole_tile[TILE][16];
 MOII_FN int packet_place(int row, int packet) { return packet ^ (row >> 2 & 4); }
 MOII_FN int chunk_place(int col, int chunk) { return chunk ^ (col >> 1 & 7); }
 
-/* 16 bytes, of which the last 16 - bytes become 0. */
-MOII_FN void fetch16(uint4 *to, const void *from, int bytes)
+MOII_FN void fetch16(uint4 *to, const void *from)
 {
     const unsigned int at = (unsigned int)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" : : "r"(at), "l"(from), "r"(bytes), "l"(EVICT_LAST) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" : : "r"(at), "l"(from), "l"(EVICT_LAST) : "memory");
 }
 
 /* Waits until no more of the thread's groups of copies are on their way. */
 #define GROUPS_LEFT(count) asm volatile("cp.async.wait_group %0;" : : "n"(count) : "memory")
 
 #if ROW_KIND != TILE_NONE
-/* Two rows become codes; their scales come back, a byte each.  All lanes of a warp come here.  plain: codes leave in words of 8; else those of
- * the first `rows` rows, byte by byte. */
-MOII_FN unsigned int put_pair(const tile8_side &side, unsigned char *to, bool plain, int rows, const line v[2])
+/* Two rows become codes q; their scales come back, a byte each.  All lanes of a warp come here. */
+MOII_FN unsigned int pair_codes(const tile8_side &side, const line v[2], uint2 q[2])
 {
     const unsigned int top = top_of_lanes(row_pair_top(v, 0), 1, 4);
     two_scales s = take_two(side, top);
@@ -37,14 +35,25 @@ MOII_FN unsigned int put_pair(const tile8_side &side, unsigned char *to, bool pl
     for (int i = 0; i < 2; i++) {
         const uint4 &w = v[i];
         const unsigned int by = i ? upper_half(s.inverse) : lower_half(s.inverse), zero = side.minus_zero;
-        uint2 q;
-        q.x = four_codes(ROW_ELEM, scaled(w.x, 0, by, zero), scaled(w.x, 1, by, zero), scaled(w.y, 0, by, zero), scaled(w.y, 1, by, zero));
-        q.y = four_codes(ROW_ELEM, scaled(w.z, 0, by, zero), scaled(w.z, 1, by, zero), scaled(w.w, 0, by, zero), scaled(w.w, 1, by, zero));
-        if (plain) *(uint2 *)(to + i * side.stride) = q;
-        else if (i < rows) put_edge(to + i * side.stride, 8, q);
+        q[i].x = four_codes(ROW_ELEM, scaled(w.x, 0, by, zero), scaled(w.x, 1, by, zero), scaled(w.y, 0, by, zero), scaled(w.y, 1, by, zero));
+        q[i].y = four_codes(ROW_ELEM, scaled(w.z, 0, by, zero), scaled(w.z, 1, by, zero), scaled(w.w, 0, by, zero), scaled(w.w, 1, by, zero));
     }
     if (poisoned(top)) s.codes = poison(s.codes, top);
     return __byte_perm(s.codes, 0, 0x4420);
+}
+
+/* The same, and the codes leave.  plain: in words of 8; else those of the first `rows` rows, byte by byte. */
+MOII_FN unsigned int put_pair(const tile8_side &side, unsigned char *to, bool plain, int rows, const line v[2])
+{
+    uint2 q[2];
+    const unsigned int scales = pair_codes(side, v, q);
+    if (plain) {
+        *(uint2 *)to = q[0], *(uint2 *)(to + side.stride) = q[1];
+    } else {
+        if (rows > 0) put_edge(to, 8, q[0]);
+        if (rows > 1) put_edge(to + side.stride, 8, q[1]);
+    }
+    return scales;
 }
 #endif
 
@@ -63,10 +72,15 @@ MOII_FN void cut_codes(unsigned int q[4], int there)
 MOII_FN void turn_two(const tile8_side &side, const whole_tile &from, half_tile &turned, shared_scales *scales, int rows)
 {
     const int lane = threadIdx.x % 32, half = lane / 16, block = threadIdx.x / 128, pair = threadIdx.x / 32 % 4 * 16 + lane % 16;
+    if (rows == 0) {
+        turned[2 * pair][chunk_place(2 * pair, 2 * block + half)] = turned[2 * pair + 1][chunk_place(2 * pair, 2 * block + half)] = make_uint4(0, 0, 0, 0);
+        *(unsigned short *)&scales->e8m0[block][2 * pair] = 0;
+        return;
+    }
     const unsigned int *values = (const unsigned int *)from[block * 32 + half * 16] + (pair ^ half << 4);
     unsigned int w[16], top = 0;
 #pragma unroll
-    for (int i = 0; i < 16; i++) w[i] = rows ? values[i * (TILE / 2)] : 0;
+    for (int i = 0; i < 16; i++) w[i] = values[i * (TILE / 2)];
 #pragma unroll
     for (int i = 0; i < 16; i += 2) top = stronger(top, stronger(w[i], w[i + 1]));
     top = magnitudes(top);
@@ -91,7 +105,7 @@ MOII_FN void turn_two(const tile8_side &side, const whole_tile &from, half_tile 
 MOII_FN void put_chunk(unsigned char *to, const uint4 &v, bool aligned, long long count)
 {
     if (aligned && count >= 16) {
-        put_sixteen(to, make_ulonglong2(v.x | (unsigned long long)v.y << 32, v.z | (unsigned long long)v.w << 32));
+        put_sixteen(to, v);
         return;
     }
 #pragma unroll 1

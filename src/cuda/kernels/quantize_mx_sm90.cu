@@ -4,7 +4,9 @@
  * values, one below the other, so that 256 bytes of a column leave together.
  *
  *   defines   ROW_KIND: TILE_NONE or TILE_MX32; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2; RAGGED: 1 where groups cut the rows
- *   grid      a block for 256 rows and 128 columns, those beside one another first
+ *   grid      z: bands of x: 128 columns each, y: 256 rows
+ *   clusters  of blocks side by side, which meet where a.meets says: memory takes what begins to be stored at the same time faster
+ *             (docs/notes/quantize-h200.md)
  *   slots     of 32 rows, eight to a block, each a block of every column: slot s stands for codes 32 s .. 32 s + 31.  With groups, group g owns
  *             those from offsets[g] / 32 + g, which is where its codes begin, and each has its own rows: so groups cost no tiles of their own.
  *             A slot that has fewer rows, or none, is filled up with zeros, as are those of rows that no group owns, down columns.
@@ -15,6 +17,7 @@
 #define TILE_BF16 1
 #define TILE_INLINE
 #define ROW_REBASE 0
+#define SCALES_IN_PACKETS
 #include "quantize_mx_sm90_args.h"
 #include "packets.cuh"
 #include "tile8_codes.cuh"
@@ -29,30 +32,77 @@ MOII_FN int thread_index(void) { return (int)(threadIdx.x % 256); }
 #include "tile8_scales.cuh"
 #include "mx_turn.cuh"
 
+/* Rows of a slot; valid ones come first. */
+typedef struct slot { long long r0; int rows, owned; } slot;
+
 typedef struct shared_memory {
     whole_tile in[2];
     half_tile turned[2];
     shared_scales row[2], col[2];
+    slot slots[8];
 } shared_memory;
 extern __shared__ uint4 memory[];
 MOII_FN shared_memory *shared(void) { return (shared_memory *)memory; }
 
-/* Rows of a slot; valid ones come first. */
-typedef struct slot { long long r0; int rows; bool owned; } slot;
-
-MOII_FN slot find_slot(const quantize_mx_sm90_args &a, long long i)
-{
-    slot s;
-    s.r0 = i << SLOT_BITS, s.owned = true;
-    long long end = a.cut.rows;
 #if RAGGED
-    const unsigned int groups = (unsigned int)a.cut.groups, g = group_of(a.cut.offsets, groups, (unsigned int)i);
-    const long long start = a.cut.offsets[g], into = i - ((start >> SLOT_BITS) + g);
-    s.owned = g < groups, s.r0 = start + (into << SLOT_BITS);
-    if (s.owned) end = a.cut.offsets[g + 1];
-#endif
-    s.rows = (int)max(min(end - s.r0, (long long)SLOT), 0LL);
+/* Where group g begins and ends, and g itself: the last that begins at slot i or before, `groups` behind them all. */
+typedef struct range { long long begin, end; unsigned int group; } range;
+
+/* One round of asking for all boundaries, each lane four of them: what lies around the slot is known with it. */
+MOII_FN range range_of(const quantize_mx_sm90_args &a, unsigned int i)
+{
+    enum { ROUNDS = 4 };
+    const unsigned int groups = (unsigned int)a.cut.groups, lane = threadIdx.x % 32;
+    range r = { 0, a.cut.rows, 0 };
+    if (groups > 32 * ROUNDS) {
+        r.group = group_among_many(a.cut.offsets, groups, i);
+        r.begin = a.cut.offsets[r.group];
+        if (r.group < groups) r.end = a.cut.offsets[r.group + 1];
+        return r;
+    }
+    long long at[ROUNDS];
+#pragma unroll
+    for (int k = 0; k < ROUNDS; k++) {
+        const unsigned int m = k * 32 + lane + 1;
+        at[k] = m <= groups ? a.cut.offsets[m] : a.cut.rows;
+    }
+#pragma unroll
+    for (int k = 0; k < ROUNDS; k++) {
+        const unsigned int m = k * 32 + lane + 1, before = __popc(__ballot_sync(0xFFFFFFFFu, m <= groups && (unsigned int)(at[k] >> SLOT_BITS) + m <= i));
+        r.group += before;
+        if (before) r.begin = __shfl_sync(0xFFFFFFFFu, at[k], before - 1);
+        if (before < 32) { /* nothing begins earlier in later rounds */
+            r.end = __shfl_sync(0xFFFFFFFFu, at[k], before);
+            break;
+        }
+    }
+    return r;
+}
+
+/* A whole warp finds out about slot i. */
+MOII_FN slot find_slot(const quantize_mx_sm90_args &a, unsigned int i)
+{
+    const range r = range_of(a, i);
+    slot s;
+    s.owned = r.group < (unsigned int)a.cut.groups;
+    s.r0 = r.begin + ((long long)(i - ((unsigned int)(r.begin >> SLOT_BITS) + r.group)) << SLOT_BITS);
+    s.rows = (int)max(min(r.end - s.r0, (long long)SLOT), 0LL);
+    if (!ROWS && !s.owned) s.rows = 0;
     return s;
+}
+#endif
+
+/* The thread's slot of a tile, of those from `first` on; rows: from there on. */
+MOII_FN slot slot_of(int tile, long long first, int rows)
+{
+    const int k = 4 * tile + threadIdx.x / 128;
+#if RAGGED
+    return shared()->slots[k];
+#else
+    slot s;
+    s.r0 = (first + k) << SLOT_BITS, s.rows = min(max(rows - (k << SLOT_BITS), 0), SLOT), s.owned = 1;
+    return s;
+#endif
 }
 
 /* ---- reading ---- */
@@ -60,35 +110,82 @@ MOII_FN slot find_slot(const quantize_mx_sm90_args &a, long long i)
 /* The thread's first row of a slot, its columns, and where their packet stands: see mx_turn.cuh. */
 MOII_FN int my_row(void) { return (int)(threadIdx.x / 32 % 4 * 8 + threadIdx.x % 32 / 16 * 4); }
 MOII_FN int my_col(void) { return (int)(threadIdx.x % 16 * 8); }
-MOII_FN uint4 *my_packet(int tile, int row) { return &shared()->in[tile][threadIdx.x / 128 * SLOT + my_row() + row][packet_place(my_row(), threadIdx.x % 16)]; }
+MOII_FN uint4 *my_packet(int tile) { return &shared()->in[tile][threadIdx.x / 128 * SLOT + my_row()][packet_place(my_row(), threadIdx.x % 16)]; }
+enum { ROW_PACKETS = TILE / 8 };
 
-/* Two rows of the thread's, as one group. */
-MOII_FN void fetch_two(const quantize_mx_sm90_args &a, const slot &s, int tile, int pair, long long c0)
+/* Where rows are not all there, or not in packets. */
+static __device__ __noinline__ void fetch_slowly(const char *from, long long stride, uint4 *to, int rows, bool packets)
 {
-    const char *from = (const char *)a.in + ((s.r0 + my_row() + pair) * a.in_ld + c0 + my_col()) * 2;
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const bool there = my_row() + pair + i < s.rows;
-        if (a.packets) fetch16(my_packet(tile, pair + i), there ? from : (const char *)a.in, there ? 16 : 0);
-        else *my_packet(tile, pair + i) = there ? load_edge(from, 8) : make_uint4(0, 0, 0, 0);
-        from += a.in_ld * 2;
+#pragma unroll 1
+    for (int i = 0; i < 4; i++) {
+        if (packets && i < rows) fetch16(to, from);
+        else *to = i < rows ? load_edge(from, 8) : make_uint4(0, 0, 0, 0);
+        to += ROW_PACKETS, from += stride;
     }
-    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+MOII_FN void close_group(void) { asm volatile("cp.async.commit_group;" : : : "memory"); }
+
+/* The thread's rows of a tile, as one group. */
+MOII_FN void fetch_tile(const quantize_mx_sm90_args &a, const slot &s, int tile, int c0)
+{
+    const char *from = (const char *)a.in + (s.r0 + my_row()) * a.in_bytes + (c0 + my_col()) * 2;
+    uint4 *to = my_packet(tile);
+    if (a.packets && s.rows == SLOT) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            fetch16(to + i * ROW_PACKETS, from);
+            from += a.in_bytes;
+        }
+    } else {
+        if (s.rows) fetch_slowly(from, a.in_bytes, to, s.rows - my_row(), a.packets);
+    }
+    close_group();
 }
 
 /* ---- along rows ---- */
 
 #if ROWS
-/* Two rows of a slot become codes; their scales come back, a byte each. */
-MOII_FN unsigned int put_two(const quantize_mx_sm90_args &a, const slot &s, int tile, int pair, long long c0)
+/* The thread's four rows of a tile become codes. */
+MOII_FN void go_along(const quantize_mx_sm90_args &a, const slot &s, int tile, uint2 codes[4])
 {
-    const line v[2] = { *my_packet(tile, pair), *my_packet(tile, pair + 1) };
-    const int row = my_row() + pair;
-    return put_pair(a.row, a.row.data + (s.r0 + row) * a.row.stride + c0 + my_col(), s.rows == SLOT && (a.row.stride & 7) == 0, s.rows - row, v);
+    const uint4 *packet = my_packet(tile);
+    unsigned int scales = 0;
+#pragma unroll
+    for (int pair = 0; pair < 4; pair += 2) {
+        if (RAGGED && !s.rows) continue;
+        const line v[2] = { packet[pair * ROW_PACKETS], packet[(pair + 1) * ROW_PACKETS] };
+        scales |= pair_codes(a.row, v, codes + pair) << 8 * pair;
+    }
+    if (threadIdx.x % 4 == 0) *(unsigned int *)&shared()->row[tile].e8m0[threadIdx.x % 16 / 4][threadIdx.x / 128 * SLOT + my_row()] = scales;
+}
+
+MOII_FN void put_eight(unsigned char *to, const uint2 &q)
+{
+    asm volatile("st.global.L2::cache_hint.v2.u32 [%0], {%1, %2}, %3;" : : "l"(to), "r"(q.x), "r"(q.y), "l"(EVICT_LAST) : "memory");
+}
+
+static __device__ __noinline__ void put_eight_slowly(unsigned char *to, uint2 q) { put_edge(to, 8, q); }
+
+MOII_FN void put_rows(const quantize_mx_sm90_args &a, const slot &s, int c0, const uint2 codes[4])
+{
+    unsigned char *to = a.row.data + (s.r0 + my_row()) * a.row.stride + c0 + my_col();
+    if (a.row_words && s.rows == SLOT) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) put_eight(to, codes[i]), to += a.row.stride;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (my_row() + i >= s.rows) return;
+        if (a.row_words) put_eight(to, codes[i]);
+        else put_eight_slowly(to, codes[i]);
+        to += a.row.stride;
+    }
 }
 
 /* The scales of 32 rows that begin anywhere, by the slot's 128 threads. */
-MOII_FN void put_slot_scales(const tile8_side &side, const shared_scales &from, const slot &s, long long c0)
+MOII_FN void put_slot_scales(const tile8_side &side, const shared_scales &from, const slot &s, int c0)
 {
     const int t = threadIdx.x % 128, row = t % SLOT, at = threadIdx.x / 128 * SLOT + row, b = t / SLOT;
     unsigned char *to = (unsigned char *)side.scale;
@@ -104,7 +201,7 @@ MOII_FN void put_slot_scales(const tile8_side &side, const shared_scales &from, 
 }
 
 /* The padding behind the last row becomes 0, where no tile ends with it. */
-MOII_FN void clear_padding(const quantize_mx_sm90_args &a, long long c0)
+MOII_FN void clear_padding(const quantize_mx_sm90_args &a, int c0)
 {
     const long long last = a.row.layout == SCALES_TILED ? 127 : a.row.layout == SCALES_COL ? 15 : 0;
     const long long r = a.cut.rows + threadIdx.x / 4;
@@ -114,61 +211,91 @@ MOII_FN void clear_padding(const quantize_mx_sm90_args &a, long long c0)
 
 /* ---- down columns ---- */
 
-MOII_FN void put_columns(const quantize_mx_sm90_args &a, long long first, long long c0)
+/* Chunks of columns of which not all codes are there, or which do not begin at multiples of 16 bytes. */
+static __device__ __noinline__ void put_column_slowly(unsigned char *to, long long stride, const half_tile &from, bool aligned, int left)
 {
-    const long long left = (RAGGED ? a.blocks << SLOT_BITS : a.cut.rows) - (first << SLOT_BITS);
-    const int k = threadIdx.x % 16;
-    unsigned char *to = a.col.data + (c0 + threadIdx.x / 16) * a.col.stride + (first << SLOT_BITS) + 16 * k;
-    const bool aligned = (((unsigned long long)a.col.data | (unsigned long long)a.col.stride) & 15) == 0;
-#pragma unroll
+#pragma unroll 1
     for (int i = 0; i < 4; i++) {
         const int col = threadIdx.x / 16 + 32 * i;
-        put_chunk(to, shared()->turned[k / 8][col][chunk_place(col, k % 8)], aligned, left - 16 * k);
-        to += 32 * a.col.stride;
+        put_chunk(to, from[col][chunk_place(col, threadIdx.x % 8)], aligned, left);
+        to += 32 * stride;
     }
+}
+
+/* left: codes of a column from the first slot on. */
+MOII_FN void put_columns(const quantize_mx_sm90_args &a, long long first, int c0, int left)
+{
+    const int k = threadIdx.x % 16, col = threadIdx.x / 16;
+    unsigned char *to = a.col.data + (c0 + col) * a.col.stride + (first << SLOT_BITS) + 16 * k;
+    const half_tile &from = shared()->turned[k / 8];
+    if (a.col_packets && left >= 2 * TILE) {
+        const uint4 *chunk = &from[col][chunk_place(col, k % 8)];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            put_sixteen(to, chunk[i * 32 * (TILE / 16)]);
+            to += 32 * a.col.stride;
+        }
+    } else put_column_slowly(to, a.col.stride, from, a.col_packets, left - 16 * k);
     const int tile = threadIdx.x / 256;
     const long long block = first + 4 * tile, there = a.blocks - block;
     if (there > 0) put_e8m0(a.col, (unsigned char *)a.col.scale, shared()->col[tile], c0, TILE, block, (int)min(there, 4LL));
 }
 
+/* The cluster's blocks meet, if `when` is among a.meets. */
+MOII_FN void meet(const quantize_mx_sm90_args &a, int when)
+{
+    if (ROWS && a.meets & when) asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;" : : : "memory");
+}
+
+/* Everything of a tile but that codes leave. */
+MOII_FN void make_tile(const quantize_mx_sm90_args &a, const slot &s, int tile, long long first, int c0, int left, uint2 codes[4])
+{
+#if ROWS
+    go_along(a, s, tile, codes);
+#endif
+    __syncthreads();
+#if ROWS && RAGGED
+    put_slot_scales(a.row, shared()->row[tile], s, c0);
+#elif ROWS
+    const int rows = min(left - tile * TILE, TILE);
+    if (threadIdx.x / 256 == tile && rows > 0)
+        put_e8m0(a.row, (unsigned char *)a.row.scale, shared()->row[tile], (first + 4 * tile) << SLOT_BITS, rows, c0 / 32, 4);
+#endif
+    turn_two(a.col, shared()->in[tile], shared()->turned[tile], &shared()->col[tile], RAGGED ? s.owned ? s.rows : 0 : SLOT);
+}
+
 extern "C" __global__ void __launch_bounds__(512, 2) quantize_mx_sm90(const __grid_constant__ quantize_mx_sm90_args a)
 {
-    const unsigned int strip = blockIdx.x / a.stripes;
-    const long long c0 = (long long)(blockIdx.x - strip * a.stripes) * TILE, first = (long long)strip * 8;
-    slot s[2];
-#pragma unroll
-    for (int tile = 0; tile < 2; tile++) s[tile] = find_slot(a, first + 4 * tile + threadIdx.x / 128);
-#pragma unroll
-    for (int tile = 0; tile < 2; tile++)
-#pragma unroll
-        for (int pair = 0; pair < 4; pair += 2) fetch_two(a, s[tile], tile, pair, c0);
-#if RAGGED && ROWS
-    if (strip == 0) clear_padding(a, c0);
-#endif
-#pragma unroll
-    for (int tile = 0; tile < 2; tile++) {
-#if ROWS
-        if (tile == 0) GROUPS_LEFT(3);
-        else GROUPS_LEFT(1);
-        unsigned int scales = put_two(a, s[tile], tile, 0, c0);
-        if (tile == 0) GROUPS_LEFT(2);
-        else GROUPS_LEFT(0);
-        scales |= put_two(a, s[tile], tile, 2, c0) << 16;
-        if (threadIdx.x % 4 == 0) *(unsigned int *)&shared()->row[tile].e8m0[threadIdx.x % 16 / 4][threadIdx.x / 128 * SLOT + my_row()] = scales;
-#else
-        if (tile == 0) GROUPS_LEFT(2);
-        else GROUPS_LEFT(0);
-#endif
-        __syncthreads();
-#if ROWS && RAGGED
-        put_slot_scales(a.row, shared()->row[tile], s[tile], c0);
-#elif ROWS
-        const long long r0 = (first + 4 * tile) << SLOT_BITS;
-        const int rows = (int)max(min(a.cut.rows - r0, (long long)TILE), 0LL);
-        if (threadIdx.x / 256 == tile && rows > 0) put_e8m0(a.row, (unsigned char *)a.row.scale, shared()->row[tile], r0, rows, c0 / 32, 4);
-#endif
-        turn_two(a.col, shared()->in[tile], shared()->turned[tile], &shared()->col[tile], RAGGED ? s[tile].owned ? s[tile].rows : 0 : SLOT);
+    const int c0 = (int)(blockIdx.z * gridDim.x + blockIdx.x) * TILE;
+    const long long first = (long long)blockIdx.y * 8;
+    const int left = (int)min((RAGGED ? a.blocks << SLOT_BITS : a.cut.rows) - (first << SLOT_BITS), 2LL * TILE);
+#if RAGGED
+    if (threadIdx.x < 256) {
+        const slot s = find_slot(a, (unsigned int)first + threadIdx.x / 32);
+        if (threadIdx.x % 32 == 0) shared()->slots[threadIdx.x / 32] = s;
     }
     __syncthreads();
-    put_columns(a, first, c0);
+#if ROWS
+    if (blockIdx.y == 0) clear_padding(a, c0);
+#endif
+#endif
+    const slot s0 = slot_of(0, first, left);
+    fetch_tile(a, s0, 0, c0);
+    const slot s1 = slot_of(1, first, left);
+    fetch_tile(a, s1, 1, c0);
+    meet(a, MEET_READING);
+    GROUPS_LEFT(1);
+    meet(a, MEET_FIRST);
+    uint2 codes[2][4];
+    make_tile(a, s0, 0, first, c0, left, codes[0]);
+    GROUPS_LEFT(0);
+    meet(a, MEET_SECOND);
+    make_tile(a, s1, 1, first, c0, left, codes[1]);
+    __syncthreads();
+    meet(a, MEET_STORES);
+#if ROWS
+    put_rows(a, s0, c0, codes[0]);
+    put_rows(a, s1, c0, codes[1]);
+#endif
+    put_columns(a, first, c0, left);
 }

@@ -5,13 +5,21 @@
 
 #include "tile8_args.h"
 
+/* Where the blocks of a cluster meet: when their reads are on the way, when a tile has come, before codes leave. */
+#define MEET_READING 1
+#define MEET_FIRST 2
+#define MEET_SECOND 4
+#define MEET_STORES 8
+
 typedef struct quantize_mx_sm90_args {
     const void *in;
     tile8_cut cut;
-    long long cols, in_ld; /* a multiple of 128; elements between rows */
-    long long blocks;      /* of 32 rows, as columns' codes have them */
-    unsigned int stripes;  /* tiles of a strip */
-    int packets;           /* rows of `in` begin at multiples of 16 bytes */
+    long long in_bytes; /* between rows of `in` */
+    long long blocks;   /* of 32 rows, as columns' codes have them */
+    int packets;        /* rows of `in` begin at multiples of 16 bytes */
+    int row_words;      /* rows of row-wise codes at multiples of 8 */
+    int col_packets;    /* columns' codes at multiples of 16 */
+    int meets;          /* with rows: MEET_... */
     tile8_side row, col;
 } quantize_mx_sm90_args;
 

@@ -13,6 +13,7 @@
 
 #define TILE_BF16 BF16
 #define TILE_REPEATED
+#define SCALES_IN_PACKETS
 /* Columns leave in pieces of 256 bytes: alone, of two tiles that a block makes at a time; beside rows, of two blocks that store at the same time. */
 #define TILE_UNITS QUANTIZE_SM90_UNITS(BF16, ROW_KIND, COL_KIND, RAGGED)
 #define TILE_DOWN QUANTIZE_SM90_DOWN(BF16, ROW_KIND, COL_KIND, RAGGED)

@@ -84,8 +84,8 @@ MOII_FN void fetch_gates(const swiglu_sm90_args &a, source &s, int pair)
 {
 #pragma unroll
     for (int i = pair; i < pair + 2; i++) {
-        fetch16(&shared()->gate[my_row() + i][my_packet()], s.gate, 16);
-        fetch16(&shared()->up[my_row() + i][my_packet()], s.gate + a.width * 2, 16);
+        fetch16(&shared()->gate[my_row() + i][my_packet()], s.gate);
+        fetch16(&shared()->up[my_row() + i][my_packet()], s.gate + a.width * 2);
         if (i < s.left) s.gate += a.stride;
     }
 }
@@ -95,7 +95,7 @@ MOII_FN void fetch_gradients(const swiglu_sm90_args &a, source &s, int pair)
 {
 #pragma unroll
     for (int i = pair; i < pair + 2; i++) {
-        fetch16(&shared()->grad[my_row() + i][my_packet()], s.grad, 16);
+        fetch16(&shared()->grad[my_row() + i][my_packet()], s.grad);
         if (i < s.left) s.grad += a.width * 2;
     }
 }
@@ -198,12 +198,15 @@ MOII_FN void put_row_scales(const swiglu_sm90_args &a, const tile &t)
 #if COLUMNS
 MOII_FN void put_columns(const swiglu_sm90_args &a, const tile &t)
 {
+    const bool aligned = (a.col.stride & 15) == 0, plain = aligned && t.rows == TILE;
     unsigned char *base = a.col.data + t.c0 * a.col.stride + t.r0;
-    const bool aligned = (((unsigned long long)base | (unsigned long long)a.col.stride) & 15) == 0;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int col = threadIdx.x / 8 + 64 * i, k = threadIdx.x % 8;
-        put_chunk(base + col * a.col.stride + 16 * k, shared()->turned[col][chunk_place(col, k)], aligned, t.rows - 16 * k);
+        const uint4 v = shared()->turned[col][chunk_place(col, k)];
+        unsigned char *to = base + col * a.col.stride + 16 * k;
+        if (plain) put_sixteen(to, v);
+        else put_chunk(to, v, aligned, t.rows - 16 * k);
     }
     if (threadIdx.x < 256) put_e8m0(a.col, (unsigned char *)a.col.scale, shared()->col, t.c0, TILE, t.r0 / 32, (t.rows + 31) / 32);
 }
@@ -228,7 +231,7 @@ MOII_FN unsigned int go_along(const swiglu_sm90_args &a, const tile &t, bool mor
     const bool plain = t.rows == TILE && (a.row.stride & 7) == 0;
     unsigned char *to = target_of(a.row, t);
 #endif
-#if BACKWARD && ROWS
+#if BACKWARD
 #pragma unroll 1 /* else registers do not suffice */
 #else
 #pragma unroll

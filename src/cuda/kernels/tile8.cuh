@@ -105,7 +105,7 @@ MOII_FN int unit_index(void)
 /* How many rows further down the thread's tile is than the first of the block's units and the cluster's blocks. */
 MOII_FN int rows_down(void) { return TILE * (TILE_DOWN > 1 ? (int)(blockIdx.x % TILE_DOWN) : unit_index()); }
 
-/* What the blocks of a cluster store leaves at one time. */
+/* The blocks of a cluster begin to store at one time. */
 MOII_FN void stores_meet(void)
 {
     if (TILE_DOWN > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;" : : : "memory");
@@ -189,6 +189,7 @@ MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &
     col_tops(v, col0, s->tops[thread_index() / 32]);
     forget(v);
 #endif
+    stores_meet();
 #if ROW_KIND != TILE_NONE
     if (busy) do_rows(row, t, v, &square_row, row0, col0, &s->row);
 #endif
@@ -209,7 +210,6 @@ MOII_FN void put_tile(const tile8_side &row, const tile8_side &col, const tile &
     if (busy && t.owned) turn(col, v, &square_col, row0, col0, s);
     if (RAGGED && (!t.owned || t.rows < row0 + 8)) turn_nothing(t.owned ? t.rows - row0 : 0, row0, col0, s);
     __syncthreads();
-    stores_meet();
     put_cols(col, t, s, whole);
     if (!t.owned || !some) return;
 #if COL_KIND == TILE_MX32

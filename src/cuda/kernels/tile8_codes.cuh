@@ -149,5 +149,9 @@ MOII_FN void put_sixteen(unsigned char *to, ulonglong2 v)
 {
     asm volatile("st.global.L2::cache_hint.v2.u64 [%0], {%1, %2}, %3;" : : "l"(to), "l"(v.x), "l"(v.y), "l"(COL_POLICY) : "memory");
 }
+MOII_FN void put_sixteen(unsigned char *to, const uint4 &v)
+{
+    put_sixteen(to, make_ulonglong2(v.x | (unsigned long long)v.y << 32, v.z | (unsigned long long)v.w << 32));
+}
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tile8_scales.cuh: the scales of a tile go from shared to global memory.  Included by tile8.cuh, whose defines it reads.
+ * tile8_scales.cuh: the scales of a tile go from shared to global memory.  Included by tile8.cuh, whose defines it reads.  SCALES_IN_PACKETS: defined where
+ * registers suffice for a short way for layout COL.
  */
 #ifndef MOII_TILE8_SCALES_CUH
 #define MOII_TILE8_SCALES_CUH
@@ -31,6 +32,12 @@ MOII_FN void put_e8m0(const tile8_side &s, unsigned char *to, const shared_scale
         *(uint4 *)(to + scale_place(s, r0 + t, b0, 15)) = make_uint4(w[0], w[1], w[2], w[3]);
         return;
     }
+#ifdef SCALES_IN_PACKETS
+    if (s.layout == SCALES_COL && rows == TILE && blocks == 4 && r0 % 16 == 0) { /* 128 bytes of each block, in packets */
+        if (t < 32) *(uint4 *)(to + scale_place(s, r0, b0 + t / 8, 15) + t % 8 * 16) = *(const uint4 *)&from.e8m0[t / 8][t % 8 * 16];
+        return;
+    }
+#endif
     if (s.layout == SCALES_ROW && (s.blocks % 4 || blocks < 4 || ((unsigned long long)to & 3) || b0 % 4)) { /* four lanes for a row's bytes */
 #pragma unroll 1
         for (int i = t; i < 4 * rows; i += 256)
