@@ -227,6 +227,29 @@ static int make_formats(moi_format *out)
     return n;
 }
 
+/* Every row that takes the fixture gives what the reference has given; its buffers go.  ran, if wanted: counts of 16 rows. */
+static void rows_agree(fixture *ref, int *ran)
+{
+    for (int r = 0; r < 16 && moit_any_row("quantize", r); r++) {
+        fixture out = *ref;
+        make_outputs(&out);
+        if (quantize(&out, moit_any_row("quantize", r))) {
+            if (ran) ran[r]++;
+            for (int side = 0; side < 2; side++)
+                if (ref->want & 1u << side) same(ref, &out, side, moit_any_row("quantize", r));
+        }
+        free_outputs(&out);
+    }
+    free_outputs(ref), moit_free(ref->x);
+}
+
+static void all_rows_agree(fixture *ref, int *ran)
+{
+    make_outputs(ref);
+    quantize(ref, "quantize_ref");
+    rows_agree(ref, ran);
+}
+
 static const moi_dtype inputs[] = { MOI_F32, MOI_BF16, MOI_F16 };
 static const int64_t shapes[][2] = { { 1, 1 }, { 33, 31 }, { 0, 7 }, { 5, 160 }, { 7, 0 }, { 130, 65 }, { 32, 33 }, { 64, 96 }, { 129, 257 }, { 20, 545 } };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
@@ -249,15 +272,7 @@ static void test_formats(void **state)
             make_outputs(&ref);
             quantize(&ref, "quantize_ref");
             for (int side = 0; side < 2; side++) check_definition(&ref, side);
-            for (int r = 0; moit_any_row("quantize", r); r++) {
-                fixture out = ref;
-                make_outputs(&out);
-                if (quantize(&out, moit_any_row("quantize", r)))
-                    for (int side = 0; side < 2; side++) same(&ref, &out, side, moit_any_row("quantize", r));
-                free_outputs(&out);
-            }
-            free_outputs(&ref);
-            moit_free(ref.x);
+            rows_agree(&ref, NULL);
         }
 }
 
@@ -319,16 +334,7 @@ static void test_groups(void **state)
         quantize(&ref, "quantize_ref");
         if (which < 4) check_definition(&ref, 1), check_unowned(&ref);
         if (ref.want & 1) check_definition(&ref, 0);
-        for (int r = 0; moit_any_row("quantize", r); r++) {
-            fixture out = ref;
-            make_outputs(&out);
-            bool takes = quantize(&out, moit_any_row("quantize", r));
-            for (int side = 0; takes && side < 2; side++)
-                if (ref.want & 1u << side) same(&ref, &out, side, moit_any_row("quantize", r));
-            free_outputs(&out);
-        }
-        free_outputs(&ref);
-        moit_free(ref.x);
+        rows_agree(&ref, NULL);
     }
 }
 
@@ -355,19 +361,7 @@ static void test_eight_bits(void **state)
         bool cut = ref.f[1].block == MOI_BLOCK_VECTOR && ref.f[1].layout != MOI_LAYOUT_TILED && k % 9 < 4 && k % 3;
         if (cut) ref.batch = 1, ref.groups = 5, ref.offsets = cuts[k % 9];
         make_input(&ref, (uint64_t)k + 1000, k % 4 >= 2);
-        make_outputs(&ref);
-        quantize(&ref, "quantize_ref");
-        for (int r = 0; r < 16 && moit_any_row("quantize", r); r++) {
-            fixture out = ref;
-            make_outputs(&out);
-            if (quantize(&out, moit_any_row("quantize", r))) {
-                ran[r]++;
-                for (int side = 0; side < 2; side++)
-                    if (ref.want & 1u << side) same(&ref, &out, side, moit_any_row("quantize", r));
-            }
-            free_outputs(&out);
-        }
-        free_outputs(&ref), moit_free(ref.x);
+        all_rows_agree(&ref, ran);
     }
     const char *row;
     for (int r = 0; r < 16 && moit_picked(1) && (row = moit_any_row("quantize", r)); r++)
@@ -387,17 +381,7 @@ static void test_long_groups(void **state)
         fixture ref = { .in = MOI_BF16, .f = { f, f }, .want = k % 3 ? 3 : 2, .rows = k % 3 == 2 ? 1616 : 1600, .cols = 3584, .batch = 1, .groups = 5,
                         .offsets = cuts[k % 3] };
         make_input(&ref, (uint64_t)k + 2000, k % 2);
-        make_outputs(&ref);
-        quantize(&ref, "quantize_ref");
-        for (int r = 0; moit_any_row("quantize", r); r++) {
-            fixture out = ref;
-            make_outputs(&out);
-            if (quantize(&out, moit_any_row("quantize", r)))
-                for (int side = 0; side < 2; side++)
-                    if (ref.want & 1u << side) same(&ref, &out, side, moit_any_row("quantize", r));
-            free_outputs(&out);
-        }
-        free_outputs(&ref), moit_free(ref.x);
+        all_rows_agree(&ref, NULL);
     }
 }
 
@@ -416,17 +400,7 @@ static void test_wide(void **state)
         fixture ref = { .in = MOI_BF16, .f = { f, f }, .want = k / 4 % 3 ? 3 : 2, .rows = sizes[k % 4][0], .cols = sizes[k % 4][1], .batch = 1,
                         .pad = k % 5 == 4 };
         make_input(&ref, (uint64_t)k + 3000, k % 2);
-        make_outputs(&ref);
-        quantize(&ref, "quantize_ref");
-        for (int r = 0; moit_any_row("quantize", r); r++) {
-            fixture out = ref;
-            make_outputs(&out);
-            if (quantize(&out, moit_any_row("quantize", r)))
-                for (int side = 0; side < 2; side++)
-                    if (ref.want & 1u << side) same(&ref, &out, side, moit_any_row("quantize", r));
-            free_outputs(&out);
-        }
-        free_outputs(&ref), moit_free(ref.x);
+        all_rows_agree(&ref, NULL);
     }
 }
 
