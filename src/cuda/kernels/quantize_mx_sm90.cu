@@ -68,13 +68,11 @@ MOII_FN range range_of(const quantize_mx_sm90_args &a, unsigned int i)
     }
 #pragma unroll
     for (int k = 0; k < ROUNDS; k++) {
+        if (r.group != 32 * k) continue; /* not all of the rounds before have begun, so none of this one has */
         const unsigned int m = k * 32 + lane + 1, before = __popc(__ballot_sync(0xFFFFFFFFu, m <= groups && (unsigned int)(at[k] >> SLOT_BITS) + m <= i));
         r.group += before;
         if (before) r.begin = __shfl_sync(0xFFFFFFFFu, at[k], before - 1);
-        if (before < 32) { /* nothing begins earlier in later rounds */
-            r.end = __shfl_sync(0xFFFFFFFFu, at[k], before);
-            break;
-        }
+        if (before < 32) r.end = __shfl_sync(0xFFFFFFFFu, at[k], before);
     }
     return r;
 }
