@@ -41,15 +41,16 @@ MOII_FN unsigned int f16_pair(unsigned int pair, float scale)
     return d;
 }
 
-/* x: the lane's column at the line's first value for this lane; NULL: zeros. */
-MOII_FN void load_x(line_columns &to, const unsigned short *x, int lane)
+/* x: the lane's column at the line's first value for this lane. */
+MOII_FN void load_x(line_columns &to, const unsigned short *x)
+{
+#pragma unroll
+    for (int b = 0; b < 4; b++) to.v[b] = __ldcg((const uint4 *)(x + 32 * b));
+}
+
+MOII_FN void widen_x(line_columns &to, int lane)
 {
     unsigned int most = LEAST_EXPONENT;
-#pragma unroll
-    for (int b = 0; b < 4; b++) {
-        to.v[b] = make_uint4(0, 0, 0, 0);
-        if (x) to.v[b] = __ldcg((const uint4 *)(x + 32 * b));
-    }
 #pragma unroll
     for (int b = 0; b < 4; b++)
 #pragma unroll
@@ -69,19 +70,6 @@ MOII_FN void load_x(line_columns &to, const unsigned short *x, int lane)
 #else
 /* u as pass 1 left it: each lane's 8 values have an exponent of their own. */
 typedef struct line_u { uint4 v[4]; unsigned int exponents; } line_u;
-
-/* Of pair `pair` (-1: zeros); line's place within a row. */
-MOII_FN void load_u(line_u &to, const moe_decode_f16_sm90_args &a, int pair, int line, int lane)
-{
-    to.exponents = 0;
-#pragma unroll
-    for (int b = 0; b < 4; b++) to.v[b] = make_uint4(0, 0, 0, 0);
-    if (pair < 0) return;
-    const uint4 *from = (const uint4 *)(a.u + (unsigned int)pair * (unsigned long long)a.width + (line * F16_LINE + lane % 4 * 8));
-#pragma unroll
-    for (int b = 0; b < 4; b++) to.v[b] = __ldcg(from + 4 * b);
-    to.exponents = __ldcg((const unsigned int *)(a.exponent + (unsigned int)pair * (unsigned int)(a.width / 8) + (line * 16 + lane % 4 * 4)));
-}
 
 MOII_FN unsigned int times_f16(unsigned int a, unsigned int b)
 {

@@ -1,138 +1,207 @@
 /* SPDX-License-Identifier: Apache-2.0
- * decode_f16_down.cuh: pass 2 of moe_decode_f16_sm90: what its warps do with a job's 16 rows.
+ * decode_f16_down.cuh: pass 2 of moe_decode_f16_sm90: what its warps do with 16 outputs.
  *
- * A warp multiplies a whole job, then the one `workers` jobs further on; the ring holds a multiple of `workers` jobs, so that a slot always is the
- * same warp's.  It fetches u for two lines ahead. */
+ * A unit is a slot: some lines of a job's 16 rows.  Units go round the workers, which leave each token's sums in shared memory: [part][pair][row].
+ * Each worker sends for its own.  When all units are done, a thread for each token and row adds its slots' sums, the first slot's first. */
 #ifndef MOII_DECODE_F16_DOWN_CUH
 #define MOII_DECODE_F16_DOWN_CUH
 
 #include "decode_f16_ring.cuh"
 
-/* This warp's next line of which it has not sent for u; `left`: jobs of all warps from here on. */
-typedef struct ahead { int left, job, line; } ahead;
+/* A worker's units, one behind the other. */
+typedef struct unit { int tile, job, part; } unit;
 
-MOII_FN int job_behind(const moe_decode_f16_sm90_args &a, const lists &l, int job)
+MOII_FN unit first_unit(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int tile)
 {
-    for (job += a.workers; job >= l.jobs;) job -= l.jobs;
-    return job;
+    unit u;
+    u.job = w.warp / a.parts, u.part = w.warp - u.job * a.parts, u.tile = u.job < l.jobs ? tile : a.tiles;
+    return u;
+}
+MOII_FN void next_unit(unit &u, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    u.job += a.step_job, u.part += a.step_rest;
+    if (u.part >= a.parts) u.part -= a.parts, u.job++;
+    if (u.job >= l.jobs) u = first_unit(w, a, l, u.tile + (int)gridDim.x);
 }
 
-MOII_FN void look_ahead(line_u &u, ahead &n, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+MOII_FN void send_for(unit u, int slot, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    const int lane = (int)as_it_is((unsigned int)w.lane);
-    if (n.left <= 0) return;
-    load_u(u, a, pair_of(w, a, n.job, lane / 4), n.line, lane);
-    if (++n.line < a.lines) return;
-    n.line = 0, n.left -= a.workers;
-    n.job = job_behind(a, l, n.job);
+    const int expert = l.expert[u.job], row = u.tile * F16_ROWS;
+    if (w.lane == 0) {
+        barrier_expect(filled(w, a, slot), a.slot_bytes);
+        box_load(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, expert * a.hidden + row, u.part * a.slot_lines);
+    }
+    send_for_scales(w, a, slot, a.scale + ((unsigned long long)(unsigned int)expert * a.expert_scale_bytes + (unsigned int)(row * a.scale_row)),
+                    (unsigned int)(8 * a.scale_row), u.part);
 }
 
-MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, share s)
+/* Where this lane's u of a unit's lines is; 0 lines: no unit.  NO_U: its column is not there, and what is multiplied for it is left. */
+#define NO_U 0xFFFFFFFFu
+typedef struct unit_place { unsigned int u; int lines; } unit_place;
+
+MOII_FN unit_place place_of(unit n, const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    if (w.warp >= a.workers || w.warp >= s.to) return;
-    int slot = w.warp * a.parts, scale_slot = w.warp, turns = 0, job = w.warp % l.jobs;
-    unsigned int phase = 0;
-    line_u even, odd; /* of the next two lines */
-    bool at_odd = false;
-    ahead next;
-    next.left = s.to - w.warp, next.job = job, next.line = 0;
-    grid_wait();
-    look_ahead(even, next, w, a, l);
-    look_ahead(odd, next, w, a, l);
-    for (int left = s.to - w.warp; left > 0; left -= a.workers, turns++) {
-        const int groups = groups_of(w, a, job);
-        tile_sum sums[GROUPS];
+    unit_place p = { NO_U, 0 };
+    if (n.tile >= a.tiles) return p;
+    const int line = n.part * a.slot_lines, column = w.lane / 4;
+    p.lines = min(a.slot_lines, a.lines - line);
+    if (pair_of(w, a, n.job, column) >= 0) p.u = (unsigned int)((n.job * a.columns + column) * a.width + line * F16_LINE + w.lane % 4 * 8);
+    return p;
+}
+
+/* Exponents of a line are in the order of the blocks for each of the four lanes. */
+MOII_FN unsigned int exponents_of(const unit_place &p, const moe_decode_f16_sm90_args &a, int line)
+{
+    return read_exponents(a.exponent + (p.u / 8 + threadIdx.x % 4 * 3 + line * 16));
+}
+
+MOII_FN void load_u(line_u &u, const unit_place &p, const moe_decode_f16_sm90_args &a, int line)
+{
+    if (p.u == NO_U || line >= p.lines) return;
+    u.exponents = exponents_of(p, a, line);
 #pragma unroll
-        for (int j = 0; j < GROUPS; j++) sums[j].v[0] = sums[j].v[1] = sums[j].v[2] = sums[j].v[3] = 0;
-        for (int part = 0; part < a.parts; part++) {
-            barrier_wait(filled(w, a, slot + part), phase);
+    for (int b = 0; b < 4; b++) u.v[b] = read_u(a.u + p.u + line * F16_LINE + 32 * b);
+}
+
+MOII_FN bool is_blank(const line_u &u)
+{
+    return any_blank(u.exponents) | (u.v[0].w == BLANK_WORD) | (u.v[1].w == BLANK_WORD) | (u.v[2].w == BLANK_WORD) | (u.v[3].w == BLANK_WORD);
+}
+
+/* Until a unit's u is there: looks at one word of each line, and seldom, since all blocks do so at the same time.  All that is held is looked at
+ * here, rehearsal or not: so later lines are not waited for again behind loads of the next unit. */
+MOII_FN void wait_for_u(line_u held[SLOT_LINES], const unit_place &p, const moe_decode_f16_sm90_args &a, bool live)
+{
+    const bool mine = p.u != NO_U && live;
 #pragma unroll 1
-            for (int i = 0, line = part * a.slot_lines; i < a.slot_lines && line < a.lines; i++, line++) {
-                const int lane = (int)as_it_is((unsigned int)w.lane); /* registers are short: nothing of what follows is to be kept */
-                const unsigned int from = w.shared + (slot + part) * a.slot_bytes + i * F16_LINE_BYTES + lane_place(lane);
-                const unsigned int scale = w.shared + a.at_scales + (scale_slot * F16_ROWS + row_at(lane / 4)) * a.scale_row + line * 4;
-                column_source columns;
-                if (at_odd) align_u(columns.group[0], odd, lane);
-                else align_u(columns.group[0], even, lane);
-                if (GROUPS > 1 && groups > 1) {
-                    line_u more;
-                    load_u(more, a, pair_of(w, a, job, 8 + lane / 4), line, lane);
-                    align_u(columns.group[GROUPS - 1], more, lane);
+    for (;;) {
+        unsigned int blank = 0;
+#pragma unroll
+        for (int i = 0; i < SLOT_LINES; i++) blank |= (unsigned int)is_blank(held[i]) << i;
+        if (!__any_sync(0xFFFFFFFFu, mine && (blank & ((1u << p.lines) - 1u)))) return;
+#pragma unroll 1
+        for (int i = 0; i < p.lines; i++)
+            while (__any_sync(0xFFFFFFFFu, mine && any_blank(exponents_of(p, a, i)))) __nanosleep(200);
+#pragma unroll
+        for (int i = 0; i < SLOT_LINES; i++) load_u(held[i], p, a, i);
+    }
+}
+
+MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const tile_sum &sum, unit n)
+{
+    const int even = pair_of(w, a, n.job, w.lane % 4 * 2), odd = pair_of(w, a, n.job, w.lane % 4 * 2 + 1);
+    const unsigned int to = w.shared + a.at_sums + n.part * (a.tokens * a.top_k * F16_ROWS * 4) + row_at(w.lane / 4) * 4;
+    if (even >= 0) shared_write(to + even * (F16_ROWS * 4), sum.v[0]), shared_write(to + even * (F16_ROWS * 4) + 32, sum.v[2]);
+    if (odd >= 0) shared_write(to + odd * (F16_ROWS * 4), sum.v[1]), shared_write(to + odd * (F16_ROWS * 4) + 32, sum.v[3]);
+}
+
+enum { SLOTS_AT_ONCE = 8 };
+
+/* Workers: the tile's outputs. */
+MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int tile, bool live)
+{
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < a.tokens * F16_ROWS; i += THREADS) {
+        const int token = i / F16_ROWS, row = i % F16_ROWS;
+        float y = 0;
+#pragma unroll 1
+        for (int slot = 0; slot < a.top_k; slot += SLOTS_AT_ONCE) {
+            const int pair = token * a.top_k + slot;
+            unsigned int at = w.shared + a.at_sums + (pair * F16_ROWS + row) * 4;
+            float sum[SLOTS_AT_ONCE];
+#pragma unroll 1
+            for (int part = 0; part < a.parts; part++, at += l.pairs * F16_ROWS * 4)
+#pragma unroll
+                for (int j = 0; j < SLOTS_AT_ONCE; j++) {
+                    const float v = slot + j < a.top_k ? shared_read(at + j * (F16_ROWS * 4)) : 0;
+                    sum[j] = part ? sum[j] + v : v;
                 }
-                add_line(sums, from, shared_word(scale), shared_word(scale + 8 * a.scale_row), groups, columns);
-                if (at_odd) look_ahead(odd, next, w, a, l);
-                else look_ahead(even, next, w, a, l);
-                at_odd = !at_odd;
+#pragma unroll
+            for (int j = 0; j < SLOTS_AT_ONCE; j++)
+                if (slot + j < a.top_k && l.ids[pair + j] >= 0) y = __fmaf_rn(l.weights[pair + j], sum[j], y);
+        }
+        const long long to = (long long)token * a.hidden + tile * F16_ROWS + row;
+        if (!live) continue;
+        if (a.out_f32) ((float *)a.out)[to] = y;
+        else ((unsigned short *)a.out)[to] = (unsigned short)moii_bf16_encode(y);
+    }
+}
+
+/* The block of pass 1 of this number has all but `pace` items behind it. */
+MOII_FN void wait_for_pace(const moe_decode_f16_sm90_args &a, const lists &l, const worker &w)
+{
+    const int all = l.jobs * a.up_tiles, here = (int)blockIdx.x;
+    const int items = here < all ? (all - here + a.up_blocks - 1) / a.up_blocks : 0;
+    if (items <= a.pace) return;
+    const int item = here + (items - a.pace - 1) * a.up_blocks, job = item / a.up_tiles;
+    int column = 0;
+    while (pair_of(w, a, job, column) < 0) column++;
+    const unsigned char *at = exponent_of(a, job, column, item - job * a.up_tiles);
+    unsigned int v;
+    do asm volatile("ld.relaxed.gpu.global.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+    while (v == BLANK_EXPONENT && (__nanosleep(100), true));
+}
+
+/* What a worker does with a unit; then it holds the next one's u.  Else than live it is a rehearsal, in which nothing is waited for. */
+MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit_place &next, int slot, unit n, bool live, const worker &w,
+                     const moe_decode_f16_sm90_args &a)
+{
+    tile_sum sum = { { 0, 0, 0, 0 } };
+    const int lane = (int)as_it_is((unsigned int)w.lane);
+    const unsigned int from = slot_at(w, a, slot) + lane_place(lane), scales = scales_at(w, a, slot) + row_at(lane / 4) * (SLOT_LINES * 4);
+    wait_for_u(held, here, a, live);
+#pragma unroll
+    for (int i = 0; i < SLOT_LINES; i++) {
+        if (!i || i < here.lines) {
+            column_source columns;
+            align_u(columns.line, held[i], (int)as_it_is((unsigned int)w.lane)); /* registers are short: nothing of it is to be kept */
+            add_line(sum, from + i * F16_LINE_BYTES, shared_word(scales + 4 * i), shared_word(scales + 4 * i + SCALE_WORDS * 2), columns);
+        }
+        load_u(held[i], next, a, i);
+    }
+    put_sums(w, a, sum, n);
+}
+
+MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    unit here = first_unit(w, a, l, (int)blockIdx.x), later = here; /* later: to be sent for */
+    line_u held[SLOT_LINES];
+    unit_place at = place_of(here, w, a);
+    if (w.warp == 0 && w.lane == 0) wait_for_pace(a, l, w);
+    threads_meet(BARRIER_TILE, THREADS);
+    for (int slot = 0; slot < a.ring && later.tile < a.tiles; slot++, next_unit(later, w, a, l)) send_for(later, slot, w, a, l);
+#pragma unroll
+    for (int i = 0; i < SLOT_LINES; i++) {
+        held[i].exponents = 0;
+        for (int b = 0; b < 4; b++) held[i].v[b] = make_uint4(0, 0, 0, 0);
+        load_u(held[i], at, a, i);
+    }
+    turn t = { 0, 0 };
+    bool live = false; /* first a rehearsal, while pass 1 is at work: it brings the instructions near */
+    for (int tile = (int)blockIdx.x; tile < a.tiles;) {
+        while (here.tile == tile) {
+            unit next = here;
+            if (live) {
+                next_unit(next, w, a, l);
+                barrier_wait(filled(w, a, t.slot), t.phase);
             }
+            const unit_place then = place_of(next, w, a);
+            do_unit(held, at, then, t.slot, here, live, w, a);
+            if (!live) break;
             __syncwarp();
-            if (w.lane == 0) barrier_arrive(freed(w, a, slot + part));
+            if (later.tile < a.tiles) {
+                send_for(later, t.slot, w, a, l);
+                next_unit(later, w, a, l);
+            }
+            advance(t, a);
+            here = next, at = then;
         }
-        put_sums(w, a, sums, 2 * w.warp + (turns & 1), 0, turns >> 1, groups);
-        job = job_behind(a, l, job);
-        slot += a.workers * a.parts, scale_slot += a.workers;
-        if (slot >= a.ring) slot -= a.ring, phase ^= 1u;
-        if (scale_slot >= a.scale_slots) scale_slot -= a.scale_slots;
+        threads_meet(BARRIER_TILE, THREADS);
+        put_outputs(w, a, l, tile, live);
+        threads_meet(BARRIER_TILE, THREADS);
+        if (live) tile += (int)gridDim.x;
+        live = true;
     }
-}
-
-/* y of the tile's 16 rows for every token, job after job. */
-MOII_FN void add_outputs(float *y, const lists &l, const moe_decode_f16_sm90_args &a, int pair, float weight, float top, float bottom)
-{
-    if (pair < 0) return;
-    float *to = y + token_of(a, pair) * F16_ROWS;
-    const float old_top = to[0], old_bottom = to[8];
-    to[0] = __fmaf_rn(weight, top, old_top), to[8] = __fmaf_rn(weight, bottom, old_bottom);
-}
-
-/* They then begin anew. */
-MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, int tile)
-{
-    float *y = (float *)(w.memory + a.at_y);
-#pragma unroll 1
-    for (int i = w.lane; i < a.tokens * F16_ROWS; i += 32) {
-        const long long to = (long long)(i / F16_ROWS) * a.hidden + tile * F16_ROWS + i % F16_ROWS;
-        if (a.out_f32) ((float *)a.out)[to] = y[i];
-        else ((unsigned short *)a.out)[to] = (unsigned short)moii_bf16_encode(y[i]);
-        y[i] = 0;
-    }
-    __syncwarp();
-}
-
-MOII_FN void begin_outputs(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
-{
-#pragma unroll 1
-    for (int i = w.lane; i < a.tokens * F16_ROWS; i += 32) ((float *)(w.memory + a.at_y))[i] = 0;
-    grid_wait();
-#pragma unroll 1
-    for (int i = w.lane; a.logits && i < l.pairs; i += 32) l.weights[i] = __ldcg(a.weights + i);
-    __syncwarp();
-}
-
-MOII_FN void add_up(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, share s)
-{
-    float *y = (float *)(w.memory + a.at_y) + row_at(w.lane / 4);
-    place p = first_place(a, s);
-    int warp = 0, turns = 0;
-    begin_outputs(w, a, l);
-    for (int n = 0; n < s.to; n++) {
-        const int groups = groups_of(w, a, p.job), buffer = 2 * warp + (turns & 1), tile = p.tile;
-#pragma unroll 1
-        for (int j = 0; j < groups; j++) {
-            const int column = 8 * j + w.lane % 4 * 2, even = pair_of(w, a, p.job, column), odd = pair_of(w, a, p.job, column + 1);
-            const float w_even = even < 0 ? 0 : l.weights[even], w_odd = odd < 0 ? 0 : l.weights[odd];
-            if (!j) barrier_wait(summed(w, a, buffer), turns >> 1 & 1);
-            const tile_sum sum = whole_sum(w, a, buffer, j);
-            if (j == groups - 1) free_sums(w, a, buffer);
-            add_outputs(y, l, a, even, w_even, sum.v[0], sum.v[2]);
-            add_outputs(y, l, a, odd, w_odd, sum.v[1], sum.v[3]);
-            __syncwarp();
-        }
-        if (++warp == a.workers) warp = 0, turns++;
-        next_place(p, l, a);
-        if (p.tile != tile) put_outputs(w, a, tile);
-    }
-    if (!s.to) /* no expert for anyone */
-        for (int tile = (int)blockIdx.x; tile < a.tiles; tile += (int)gridDim.x) put_outputs(w, a, tile);
 }
 
 #endif

@@ -61,38 +61,32 @@ MOII_FN unsigned int lane_place(int lane)
     return (unsigned int)(row * F16_LINE + ((c / 2 ^ row) * 16 + c % 2 * 8));
 }
 
-/* What stands against a line: in pass 1 in shared memory, each lane's own; in pass 2 in registers. */
+/* What stands against a line: in pass 1 in shared memory, in pass 2 in registers. */
 #if PASS == 1
-typedef struct column_source { unsigned int at, factors_at, group_bytes, block_bytes; } column_source;
-MOII_FN uint4 block_of(const column_source &c, int j, int b) { return shared_read_four(c.at + j * c.group_bytes + b * c.block_bytes); }
-MOII_FN float2 factors_of(const column_source &c, int j) { return shared_read_pair(c.factors_at + j * c.group_bytes); }
+typedef struct column_source { unsigned int at, factors_at, block_bytes; } column_source;
+MOII_FN uint4 block_of(const column_source &c, int b) { return shared_read_four(c.at + b * c.block_bytes); }
+MOII_FN float2 factors_of(const column_source &c) { return shared_read_pair(c.factors_at); }
 #else
-typedef struct column_source { line_columns group[GROUPS]; } column_source;
-MOII_FN uint4 block_of(const column_source &c, int j, int b) { return c.group[j].v[b]; }
-MOII_FN float2 factors_of(const column_source &c, int j) { return make_float2(c.group[j].even, c.group[j].odd); }
+typedef struct column_source { line_columns line; } column_source;
+MOII_FN uint4 block_of(const column_source &c, int b) { return c.line.v[b]; }
+MOII_FN float2 factors_of(const column_source &c) { return make_float2(c.line.even, c.line.odd); }
 #endif
 
-/* sums of `groups` columns' groups += the line.  at: this lane's place in it; scales: of its rows, a word each. */
-MOII_FN void add_line(tile_sum *sums, unsigned int at, unsigned int scale0, unsigned int scale1, int groups, const column_source &columns)
+/* sum += the line.  at: this lane's place in it; scales: of its rows, a word each. */
+MOII_FN void add_line(tile_sum &sum, unsigned int at, unsigned int scale0, unsigned int scale1, const column_source &columns)
 {
-    float2 f[GROUPS];
-#pragma unroll
-    for (int j = 0; j < GROUPS; j++) f[j] = j && j >= groups ? make_float2(0, 0) : factors_of(columns, j);
+    const float2 f = factors_of(columns);
 #pragma unroll
     for (int b = 0; b < 4; b++) {
         const uint2 top = shared_codes(at ^ 32u * b), bottom = shared_codes((at ^ 32u * b) + 1024);
         const uint2 t0 = widened(top.x), t1 = widened(top.y), b0 = widened(bottom.x), b1 = widened(bottom.y);
         const float s0 = scale_of(scale0, b), s1 = scale_of(scale1, b);
-#pragma unroll
-        for (int j = 0; j < GROUPS; j++) {
-            if (j && j >= groups) break;
-            const uint4 x = block_of(columns, j, b);
-            tile_sum d = { { 0, 0, 0, 0 } };
-            mma(d, t0, b0, x.x, x.y);
-            mma(d, t1, b1, x.z, x.w);
-            sums[j].v[0] = __fmaf_rn(s0, d.v[0] * f[j].x, sums[j].v[0]), sums[j].v[1] = __fmaf_rn(s0, d.v[1] * f[j].y, sums[j].v[1]);
-            sums[j].v[2] = __fmaf_rn(s1, d.v[2] * f[j].x, sums[j].v[2]), sums[j].v[3] = __fmaf_rn(s1, d.v[3] * f[j].y, sums[j].v[3]);
-        }
+        const uint4 x = block_of(columns, b);
+        tile_sum d = { { 0, 0, 0, 0 } };
+        mma(d, t0, b0, x.x, x.y);
+        mma(d, t1, b1, x.z, x.w);
+        sum.v[0] = __fmaf_rn(s0, d.v[0] * f.x, sum.v[0]), sum.v[1] = __fmaf_rn(s0, d.v[1] * f.y, sum.v[1]);
+        sum.v[2] = __fmaf_rn(s1, d.v[2] * f.x, sum.v[2]), sum.v[3] = __fmaf_rn(s1, d.v[3] * f.y, sum.v[3]);
     }
 }
 

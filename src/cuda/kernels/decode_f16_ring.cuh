@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * decode_f16_ring.cuh: what the warps of moe_decode_f16_sm90 share: barriers, the order of the work, sums. */
+ * decode_f16_ring.cuh: what the warps of moe_decode_f16_sm90 share: barriers, the order of slots, a line's scales. */
 #ifndef MOII_DECODE_F16_RING_CUH
 #define MOII_DECODE_F16_RING_CUH
 
@@ -12,109 +12,110 @@ typedef struct worker {
     int warp, lane;
 } worker;
 
-/* A slot of the ring, and whether it has come round an even or odd number of times: who waits for a slot must have seen its last turn. */
+/* Barriers: of slots that are filled; pass 1: of each team's two places for sums, written and read. */
+MOII_FN unsigned int barrier_at(const worker &w, const moe_decode_f16_sm90_args &a, int i) { return w.shared + a.at_barriers + 8 * i; }
+MOII_FN unsigned int filled(const worker &w, const moe_decode_f16_sm90_args &a, int slot) { return barrier_at(w, a, w.warp * a.ring + slot); }
+MOII_FN unsigned int summed(const worker &w, const moe_decode_f16_sm90_args &a, int place) { return barrier_at(w, a, F16_WORKERS * a.ring + place); }
+MOII_FN unsigned int added(const worker &w, const moe_decode_f16_sm90_args &a, int place) { return summed(w, a, 2 * F16_TEAMS + place); }
+
+/* Arrivals at a slot's: of the lane that sends for the box, and of each lane for its scales. */
+MOII_FN void make_barriers(const worker &w, const moe_decode_f16_sm90_args &a)
+{
+    const int i = (int)threadIdx.x, slots = F16_WORKERS * a.ring, sums = slots + 2 * F16_TEAMS;
+    if (i < slots) barrier_init(barrier_at(w, a, i), 33);
+    else if (PASS == 1 && i < sums + 2 * F16_TEAMS) barrier_init(barrier_at(w, a, i), i < sums ? F16_TEAM : 1);
+    barrier_init_done();
+}
+
+/* A worker's slots: its place, and whether its ring has come round an even or odd number of times. */
 typedef struct turn { int slot; unsigned int phase; } turn;
 MOII_FN void advance(turn &t, const moe_decode_f16_sm90_args &a)
 {
     if (++t.slot == a.ring) t.slot = 0, t.phase ^= 1u;
 }
-
-/* Sums: pass 1: two buffers, in each what 8 warps have of an item; pass 2: two for each warp. */
-enum { SUM_BUFFERS = PASS == 1 ? 2 : 2 * F16_CONSUMERS, SUM_WARPS = PASS == 1 ? F16_CONSUMERS : 1 };
-
-/* Barriers: of the ring's slots, filled and free; of the buffers for sums, filled and free. */
-MOII_FN unsigned int filled(const worker &w, const moe_decode_f16_sm90_args &a, int slot) { return w.shared + a.at_barriers + 8 * slot; }
-MOII_FN unsigned int freed(const worker &w, const moe_decode_f16_sm90_args &a, int slot) { return filled(w, a, a.ring + slot); }
-MOII_FN unsigned int summed(const worker &w, const moe_decode_f16_sm90_args &a, int buffer) { return filled(w, a, 2 * a.ring + buffer); }
-MOII_FN unsigned int added(const worker &w, const moe_decode_f16_sm90_args &a, int buffer) { return filled(w, a, 2 * a.ring + SUM_BUFFERS + buffer); }
-
-MOII_FN void make_barriers(const worker &w, const moe_decode_f16_sm90_args &a)
+MOII_FN unsigned int slot_at(const worker &w, const moe_decode_f16_sm90_args &a, int slot)
 {
-    const int i = (int)threadIdx.x, r = a.ring;
-    if (i >= 2 * (r + SUM_BUFFERS)) return;
-    barrier_init(filled(w, a, i), (i >= r && i < 2 * r) || (i >= 2 * r && i < 2 * r + SUM_BUFFERS) ? SUM_WARPS : 1u);
-    barrier_init_done();
+    return w.shared + (w.warp * a.ring + slot) * a.slot_bytes;
 }
 
-/* Pass 1: items job * tiles + tile.  Pass 2: jobs, for each of the block's tiles. */
-typedef struct share { int from, to; } share;
-MOII_FN share my_share(const lists &l, const moe_decode_f16_sm90_args &a)
+enum { SLOT_LINES = PASS == 1 ? F16_UP_LINES : F16_DOWN_LINES };
+
+/* A slot's scales lie beside it, a word for each row and line, and come with it: behind each lane's own copies and arrival at its barrier. */
+enum { SCALE_WORDS = F16_ROWS * SLOT_LINES };
+MOII_FN unsigned int scales_at(const worker &w, const moe_decode_f16_sm90_args &a, int slot)
 {
-    share s;
-    const int all = l.jobs * a.tiles, block = (int)blockIdx.x, blocks = (int)gridDim.x;
-    if (PASS == 1) s.from = all * block / blocks, s.to = all * (block + 1) / blocks;
-    else s.from = 0, s.to = l.jobs * ((a.tiles - block + blocks - 1) / blocks);
-    return s;
+    return w.shared + a.at_scales + (w.warp * a.ring + slot) * (SCALE_WORDS * 4);
 }
 
-/* An item as warps come to it. */
-typedef struct place { int job, tile; } place;
-MOII_FN place first_place(const moe_decode_f16_sm90_args &a, share s)
+/* All lanes.  from: the item's first row; bottom: how far its row 8 is behind that. */
+MOII_FN void send_for_scales(const worker &w, const moe_decode_f16_sm90_args &a, int slot, const unsigned char *from, unsigned int bottom, int part)
 {
-    place p;
-    p.job = PASS == 1 ? s.from / a.tiles : 0, p.tile = PASS == 1 ? s.from % a.tiles : (int)blockIdx.x;
-    return p;
-}
-MOII_FN void next_place(place &p, const lists &l, const moe_decode_f16_sm90_args &a)
-{
-    if (PASS == 1) {
-        if (++p.tile == a.tiles) p.tile = 0, p.job++;
-    } else if (++p.job == l.jobs) p.job = 0, p.tile += (int)gridDim.x;
+    const unsigned int to = scales_at(w, a, slot);
+#pragma unroll
+    for (unsigned int i = (unsigned int)w.lane % 32u; i < SCALE_WORDS; i += 32) {
+        const int row = (int)(i / SLOT_LINES), line = (int)(i % SLOT_LINES);
+        if (line >= a.slot_lines || part * a.slot_lines + line >= a.lines) continue;
+        word_load(to + 4 * i, from + (row < 8 ? 0u : bottom) + (unsigned int)(row % 8 * a.scale_row + (part * a.slot_lines + line) * 4));
+    }
+    barrier_arrive_behind_words(filled(w, a, slot));
 }
 
 MOII_FN int pair_of(const worker &w, const moe_decode_f16_sm90_args &a, int job, int column)
 {
     short v;
-    asm volatile("ld.shared.s16 %0, [%1];" : "=h"(v) : "r"(w.shared + a.at_column + 2 * (job * COLUMNS + column)) : "memory");
+    asm volatile("ld.shared.s16 %0, [%1];" : "=h"(v) : "r"(w.shared + a.at_column + 2 * (job * F16_MOST_TOKENS + column)) : "memory");
     return v;
 }
-MOII_FN int groups_of(const worker &w, const moe_decode_f16_sm90_args &a, int job)
+
+/* ---- u between the passes: it is there when it is no longer blank ---- */
+
+enum { BLANK_EXPONENT = 0xFF };
+#define BLANK_WORD 0xFFFFFFFFu /* two NaN of a sign that is never written */
+
+/* Of an item's column: 8 values, 16 bytes. */
+MOII_FN unsigned short *u_of(const moe_decode_f16_sm90_args &a, int job, int column, int tile)
 {
-    return GROUPS == 1 ? 1 : pair_of(w, a, job, 8 * (GROUPS - 1)) >= 0 ? 2 : 1;
+    return a.u + (unsigned int)((job * a.columns + column) * a.width + tile * 8);
+}
+MOII_FN unsigned char *exponent_of(const moe_decode_f16_sm90_args &a, int job, int column, int tile)
+{
+    return a.exponent + (unsigned int)((job * a.columns + column) * (a.width / 8) + (tile & ~15) + tile % 4 * 4 + tile / 4 % 4);
 }
 
-/* ---- sums of a warp, of a group of columns ---- */
-
-MOII_FN unsigned int sums_at(const worker &w, const moe_decode_f16_sm90_args &a, int buffer, int group, int warp)
+MOII_FN void write_u(unsigned short *to, uint4 v)
 {
-    return w.shared + a.at_sums + (((buffer * GROUPS + group) * SUM_WARPS + warp) * 32 + (int)as_it_is((unsigned int)w.lane)) * 16;
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
-
-/* When the buffer is free, for the `turns`th time. */
-MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const tile_sum *sums, int buffer, int warp, int turns, int groups)
+MOII_FN void write_exponent(unsigned char *to, unsigned int v) { asm volatile("st.relaxed.gpu.global.u8 [%0], %1;" :: "l"(to), "r"(v) : "memory"); }
+MOII_FN uint4 read_u(const unsigned short *from)
 {
-    barrier_wait(added(w, a, buffer), turns & 1 ^ 1);
-#pragma unroll
-    for (int j = 0; j < GROUPS; j++) {
-        if (j && j >= groups) break;
-        const float *v = sums[j].v;
-        shared_write_four(sums_at(w, a, buffer, j, warp), make_uint4(moii_bits_of(v[0]), moii_bits_of(v[1]), moii_bits_of(v[2]), moii_bits_of(v[3])));
-    }
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from) : "memory");
+    return v;
+}
+MOII_FN unsigned int read_exponents(const unsigned char *from)
+{
+    unsigned int v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+    return v;
+}
+MOII_FN bool any_blank(unsigned int exponents) { return ((~exponents - 0x01010101u) & exponents & 0x80808080u) != 0; }
+
+/* Pass 1, one warp: what the block may write, whatever the routing; then pass 2 may start. */
+MOII_FN void blank_u(const moe_decode_f16_sm90_args &a, int lane)
+{
+    const int all = a.most_jobs * a.tiles;
+#pragma unroll 1
+    for (int item = (int)blockIdx.x + lane * (int)gridDim.x; item < all; item += 32 * (int)gridDim.x)
+#pragma unroll 1
+        for (int column = 0; column < a.columns; column++) {
+            const int job = item / a.tiles, tile = item - job * a.tiles;
+            write_u(u_of(a, job, column, tile), make_uint4(BLANK_WORD, BLANK_WORD, BLANK_WORD, BLANK_WORD));
+            write_exponent(exponent_of(a, job, column, tile), BLANK_EXPONENT);
+        }
+    __threadfence();
     __syncwarp();
-    if (w.lane == 0) barrier_arrive(summed(w, a, buffer));
-}
-
-/* Rows g and g + 8, columns 2c and 2c + 1 of the whole item. */
-MOII_FN tile_sum whole_sum(const worker &w, const moe_decode_f16_sm90_args &a, int buffer, int group)
-{
-    const unsigned int from = sums_at(w, a, buffer, group, 0);
-    uint4 part[SUM_WARPS];
-#pragma unroll
-    for (int i = 0; i < SUM_WARPS; i++) part[i] = shared_read_four(from + i * F16_SUM_BYTES);
-    tile_sum sum = { { moii_float_of(part[0].x), moii_float_of(part[0].y), moii_float_of(part[0].z), moii_float_of(part[0].w) } };
-#pragma unroll
-    for (int i = 1; i < SUM_WARPS; i++) {
-        sum.v[0] += moii_float_of(part[i].x), sum.v[1] += moii_float_of(part[i].y);
-        sum.v[2] += moii_float_of(part[i].z), sum.v[3] += moii_float_of(part[i].w);
-    }
-    return sum;
-}
-
-/* Behind the last reading. */
-MOII_FN void free_sums(const worker &w, const moe_decode_f16_sm90_args &a, int buffer)
-{
-    __syncwarp();
-    if (w.lane == 0) barrier_arrive(added(w, a, buffer));
+    if (lane == 0) grid_release();
 }
 
 #endif

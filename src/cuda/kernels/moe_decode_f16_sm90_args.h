@@ -5,40 +5,41 @@
 
 #include "product_sm90_args.h"
 
-/* Warps: that multiply, one that adds up what those have, one that sends for weights. */
-enum { F16_CONSUMERS = 8, F16_WARPS = F16_CONSUMERS + 2, F16_THREADS = 32 * F16_WARPS };
-/* Rows of an item (pass 1: 8 of gate, then 8 of up), bytes of a row in a line, bytes of an item's line and of a warp's sums. */
-enum { F16_ROWS = 16, F16_LINE = 128, F16_LINE_BYTES = F16_ROWS * F16_LINE, F16_SUM_BYTES = 512, F16_MOST_PAIRS = 1024 };
+/* Warps: workers multiply; in pass 1 in teams that share an item, which another warp, one for each team, finishes. */
+enum { F16_WORKERS = 8, F16_TEAM = 4, F16_TEAMS = F16_WORKERS / F16_TEAM, F16_UP_WARPS = F16_WORKERS + F16_TEAMS, F16_DOWN_WARPS = F16_WORKERS };
+/* Rows of an item (pass 1: 8 of gate, then 8 of up), bytes of a row in a line, of an item's line; most lines of a slot in either pass. */
+enum { F16_ROWS = 16, F16_LINE = 128, F16_LINE_BYTES = F16_ROWS * F16_LINE, F16_UP_LINES = 2, F16_DOWN_LINES = 3 };
+enum { F16_MOST_TOKENS = 8, F16_MOST_PAIRS = 16 * F16_MOST_TOKENS };
 
 typedef struct moe_decode_f16_sm90_args {
     product_map map;            /* of the weights */
     const unsigned char *scale;
     const unsigned short *x;    /* BF16 [tokens, hidden] */
-    unsigned short *u;          /* FP16 [tokens * top_k, width], times a power of two for each 8 values: 2^(exponent - 141) */
-    unsigned char *exponent;    /* [tokens * top_k, width / 8]: decode_f16_columns.cuh */
+    unsigned short *u;          /* FP16 [job, columns, width], times a power of two for each 8 values: 2^(exponent - 141) */
+    unsigned char *exponent;    /* [job, columns, width / 8]: decode_f16_columns.cuh */
     void *out;                  /* y [tokens, hidden] */
     const int *ids;             /* [tokens * top_k] */
-    const float *weights;       /* the same; pass 2 */
+    const float *weights;       /* the same; pass 2, with ids */
     const float *logits;        /* [tokens, experts], or NULL: then ids */
-    int *ids_out;               /* pass 1, from logits: for the caller; weights_out for pass 2 too */
+    int *ids_out;               /* pass 2, from logits: for the caller; so is weights_out */
     float *weights_out;
     unsigned int expert_scale_bytes;
     int tokens, top_k, experts;
     int width, hidden;
     int renormalize;
     int out_f32;                /* y is FP32, else BF16 */
-    int dense;                  /* column j of every expert is token j; else columns are gathered */
-    int columns;                /* of x that are kept: 4 or 8 */
+    int columns;                /* of x that are kept: 1, 2, 4 or 8 */
     int tiles;                  /* items of one expert */
-    int lines, parts, slot_lines; /* of an item; slots of the ring for an item; lines of a slot */
-    int ring, slot_bytes;
-    int early;                  /* pass 1: pass 2 may start when all but so many slots have been sent for */
-    int workers;                /* pass 2: warps that multiply, each a job of its own; the ring holds a multiple of as many jobs */
-    int scale_row, scale_slots; /* bytes of scales of a row; items whose scales there is room for */
+    int lines, parts, slot_lines; /* of an item; slots for an item; lines of a slot */
+    int ring, slot_bytes;       /* slots of each worker */
+    int pace;                   /* pass 2: sends for weights when pass 1's block of its number has all but so many items behind it */
+    int up_tiles, up_blocks;    /* pass 1's items of an expert, and its blocks */
+    int step_job, step_rest;    /* from a team's item to its next: jobs, and tiles of a job; pass 2: from a worker's unit to its next: jobs, and parts */
+    int scale_row;              /* bytes of scales of a row */
     unsigned int inverse_top_k; /* i / top_k is i * this >> 16 */
     int most_jobs;
     /* where things lie in shared memory; the ring at 0 */
-    int at_scales, at_columns, at_sums, at_barriers, at_y, at_ids, at_weights, at_count, at_place, at_expert, at_column;
+    int at_scales, at_columns, at_sums, at_barriers, at_ids, at_weights, at_first, at_expert, at_column, at_job;
 } moe_decode_f16_sm90_args;
 
 #endif

@@ -67,7 +67,7 @@ MOII_FN void route_softmax(route_lane &h, const float *logits, float *p, int exp
     double sum = 0;
 #pragma unroll
     for (int i = 0; i < held; i++) {
-        l[i] = i < per && lane * per + i < experts ? logits[lane * per + i] : moii_float_of(0xFF800000u);
+        l[i] = i < per && lane * per + i < experts ? __ldcg(logits + lane * per + i) : moii_float_of(0xFF800000u);
         most = fmaxf(most, l[i]);
     }
     most = route_most(most);
@@ -201,7 +201,7 @@ MOII_FN bool route_by_logits(const float *logits, route_shape s, int *ids, int h
 #pragma unroll
     for (int i = 0; i < held; i++) {
         const bool here = i < per && lane * per + i < s.experts;
-        const float l = here ? logits[lane * per + i] : 0.0f;
+        const float l = here ? __ldcg(logits + lane * per + i) : 0.0f;
         key[i] = here ? route_logit_key(l) : 0u;
         sure = sure && l <= 3.402823466e38f; /* no NaN, no Inf */
     }

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_f16_layout.h: how moe_decode_f16_sm90 cuts a layer into items and slots, and what lies where in shared memory. */
+#ifndef MOII_DECODE_F16_LAYOUT_H
+#define MOII_DECODE_F16_LAYOUT_H
+
+#include "gpu.h"
+#include "kernels/moe_decode_f16_sm90_args.h"
+
+/* The largest layer it takes; with these every launch fits a multiprocessor's shared memory. */
+enum { MOII_DECODE_F16_EXPERTS = 2048, MOII_DECODE_F16_K = 7168, MOII_DECODE_F16_TOP_K = 16 };
+
+/* Both passes' arguments, but for the operands, and launches for up to `tokens` (1, 2, 4 or 8) tokens of a layer on `sms` multiprocessors, of which a block
+ * may have shared_bytes. */
+void moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
+                            moii_gpu_launch launch[2]);
+
+#endif

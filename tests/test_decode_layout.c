@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_decode_layout.c: how moe_decode_f16_sm90 cuts a layer and divides shared memory, which needs no device. */
+#include "support.h"
+
+#include "../src/cuda/decode_f16_layout.h"
+
+enum { SMS = 132, SHARED = 232448, TOGETHER = 228 << 10 };
+
+static const int lengths[] = { 128, 256, 384, 512, 640, 768, 1536, 2048, 4096, 7168 };
+
+/* Places in the order in which they are reserved, each with what must fit there. */
+static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens, int end)
+{
+    int pairs = tokens * a->top_k, slots = F16_WORKERS * a->ring, lines = pass == 1 ? F16_UP_LINES : F16_DOWN_LINES;
+    const struct { int at, bytes, align; } places[] = {
+        { 0, slots * a->slot_bytes, 1024 },
+        { a->at_scales, slots * F16_ROWS * lines * 4, 4 },
+        { a->at_columns, pass == 1 ? a->lines * (4 * a->columns * 64 + 32) : 0, 16 },
+        { a->at_sums, pass == 1 ? 2 * F16_WORKERS * 512 : pairs * a->parts * F16_ROWS * 4, 16 },
+        { a->at_barriers, 8 * (slots + (pass == 1 ? 4 * F16_TEAMS : 0)), 8 },
+        { a->at_ids, pairs * 4, 4 },
+        { a->at_weights, pass == 2 ? pairs * 4 : 0, 4 },
+        { a->at_first, (a->experts + 1) * 4, 4 },
+        { a->at_expert, a->most_jobs * 4, 4 },
+        { a->at_column, a->most_jobs * F16_MOST_TOKENS * 2, 4 },
+        { a->at_job, pairs * 2, 2 },
+        { end, 0, 1 },
+    };
+    for (size_t i = 0; i + 1 < sizeof places / sizeof *places; i++) {
+        assert_int_equal(places[i].at % places[i].align, 0);
+        assert_true(places[i].at + places[i].bytes <= places[i + 1].at);
+    }
+}
+
+static void check_cut(const moe_decode_f16_sm90_args *a, int pass)
+{
+    assert_true(a->slot_lines >= 1 && a->slot_lines <= (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES));
+    assert_true(a->parts * a->slot_lines >= a->lines && (a->parts - 1) * a->slot_lines < a->lines);
+    assert_int_equal(a->slot_bytes, a->slot_lines * F16_LINE_BYTES);
+    int of = pass == 1 ? a->tiles : a->parts, step = pass == 1 ? F16_TEAMS * SMS : F16_WORKERS;
+    assert_true(a->step_rest >= 0 && a->step_rest < of);
+    assert_int_equal(a->step_job * of + a->step_rest, step);
+    for (int pair = 0; pair < F16_MOST_TOKENS * a->top_k; pair++) assert_int_equal((unsigned)pair * a->inverse_top_k >> 16, pair / a->top_k);
+}
+
+static void check(int hidden, int width, int experts, int top_k, int tokens)
+{
+    const moi_moe_decode_desc d = { .max_tokens = tokens, .hidden = hidden, .width = width, .experts = experts, .top_k = top_k, .x = MOI_BF16,
+                                    .out = MOI_BF16, .weights = MOI_FORMAT_MXFP8 };
+    _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
+    moii_gpu_launch launch[2];
+    moii_decode_f16_layout(&d, tokens, SMS, SHARED, args, launch);
+    for (int pass = 1; pass <= 2; pass++) {
+        const moe_decode_f16_sm90_args *a = &args[pass - 1];
+        const moii_gpu_launch *l = &launch[pass - 1];
+        if (l->shared_bytes > SHARED)
+            fail_msg("hidden %d, width %d, %d experts, top %d, %d tokens: pass %d wants %d bytes", hidden, width, experts, top_k, tokens, pass,
+                     l->shared_bytes);
+        assert_true(a->ring >= 1 && F16_WORKERS * a->ring + 4 * F16_TEAMS <= l->threads); /* a thread opens a barrier */
+        check_places(a, pass, tokens, l->shared_bytes);
+        check_cut(a, pass);
+        assert_true(l->grid[0] >= 1 && l->grid[0] <= SMS);
+    }
+    assert_int_equal(args[1].tiles, hidden / F16_ROWS);
+    assert_int_equal(args[1].up_tiles, args[0].tiles);
+    assert_int_equal(args[1].up_blocks, launch[0].grid[0]);
+}
+
+static void test_all(void **state)
+{
+    (void)state;
+    static const int experts[] = { 1, 8, 128, MOII_DECODE_F16_EXPERTS }, top_ks[] = { 1, 3, 8, MOII_DECODE_F16_TOP_K };
+    enum { LENGTHS = sizeof lengths / sizeof *lengths };
+    for (int i = 0; i < LENGTHS * LENGTHS; i++)
+        for (int e = 0; e < 4; e++)
+            for (int k = 0; k < 4; k++)
+               
+                for (int tokens = 1; tokens <= F16_MOST_TOKENS; tokens *= 2)
+                    check(lengths[i % LENGTHS], lengths[i / LENGTHS], experts[e], top_ks[k], tokens);
+}
+
+/* Of the layers it was made for, blocks of both passes fit a multiprocessor together (1 KB is each block's own), but for 8 tokens of the largest: their
+ * x alone takes a third of it. */
+static void test_together(void **state)
+{
+    (void)state;
+    static const int shapes[][4] = { { 2048, 768, 128, 8 }, { 4096, 1536, 128, 8 }, { 2048, 512, 256, 8 } };
+    for (int i = 0; i < 3; i++)
+        for (int tokens = 1; tokens <= 8; tokens *= 2) {
+            const int *shape = shapes[i];
+            const moi_moe_decode_desc d = { .max_tokens = tokens, .hidden = shape[0], .width = shape[1], .experts = shape[2], .top_k = shape[3] };
+            _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
+            moii_gpu_launch launch[2];
+            moii_decode_f16_layout(&d, tokens, SMS, SHARED, args, launch);
+            assert_true(args[0].ring >= 2 && args[1].ring >= 2);
+            assert_int_equal(launch[0].shared_bytes + launch[1].shared_bytes + 2048 <= TOGETHER, i != 1 || tokens < 8);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_all), cmocka_unit_test(test_together) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
