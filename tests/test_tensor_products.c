@@ -126,6 +126,8 @@ static void choose(job *j, int grouping, moit_rng *rng)
         j->a.pad = 8 * below(rng, 3), j->b.pad = 8 * below(rng, 3);
     } else j->a.pad = 16 * below(rng, 3), j->b.pad = 16 * below(rng, 3);
     if (grouping == DENSE && j->a.format.recipe == MOI_RECIPE_MX32) j->mx = (moi_mx_scales)below(rng, 3);
+    if (grouping == DENSE && j->a.format.recipe == MOI_RECIPE_MX32 && !below(rng, 16)) /* so many rows are widened by the product itself */
+        j->mx = MOI_MX_FREE, j->m = 16384 + below(rng, 300), j->n = 1 + below(rng, 20), j->k = 16 * (1 + below(rng, 40));
     if (!below(rng, 3)) j->sm_limit = 1 + (int32_t)below(rng, 40);
     j->overlap = below(rng, 2);
     if (grouping == DENSE) return;

@@ -75,14 +75,16 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     if (p->swiglu) assert_true(t->wgs == 2 && t->bn == 128 && blocks == 1 && t->turns == 1);
     assert_true(64 * t->wgs * t->waves / t->cluster <= 256);                /* rows of a box */
     assert_true(p->grouping == PRODUCT_DENSE || t->split == 1);             /* a cluster with a split has one unit */
-    if (t->split > 1) /* its sums take the place of the stages */
-        assert_true(t->wgs * 128 * t->waves * t->bn * 2 <= t->stages * (64 * t->wgs * t->waves + t->bn) * PRODUCT_STEP_BYTES);
+    if (t->wide) assert_true(t->wgs == 2 && moii_tile_lines(p, t) <= 256 && p->scaling == SCALING_SQUARE); /* rows of a box */
+    assert_true(t->few ? p->grouping == PRODUCT_DENSE && p->scaling == SCALING_SQUARE && t->cluster == 1 && t->turns == 1 : !t->wide);
+    if (t->few == 2) assert_true(t->bn <= 128 && t->waves == 1); /* two accumulators */
     if (p->a_turned || p->b_turned) assert_true(t->bn % 64 == 0 && t->cluster == 1);
     if (p->gather_rows) assert_int_equal(t->cluster, 1);
     moii_tensor_defines(p, t, defines);
     int boxes = t->waves * ((t->bn + 63) / 64);
     assert_true(t->boxes == boxes || (t->boxes == 2 && boxes > 2 && t->stages >= 3)); /* all of a warpgroup's at once, or two */
-    snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t), p->gather_rows ? " GATHER=1" : "",
+    snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t),
+             t->wide ? " WIDE=1" : "", t->few == 2 ? " SHORT=2" : t->few ? " SHORT=1" : "", p->gather_rows ? " GATHER=1" : "",
              p->scatter_rows ? " SCATTER=1" : "", p->weighted ? " WEIGHTED=1" : "", p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
 }
@@ -170,16 +172,18 @@ static void test_measured(void **state)
 {
     (void)state;
     static const struct { int64_t m, n, k; int bn, split; } best[] = {
-        { 64, 2112, 7168, 32, 2 }, { 64, 24576, 1536, 192, 1 }, { 64, 32768, 512, 128, 1 }, { 64, 7168, 16384, 64, 1 },
-        { 64, 4096, 7168, 32, 1 }, { 64, 7168, 2048, 64, 1 },   { 128, 2112, 7168, 96, 4 }, { 128, 4096, 7168, 64, 2 },
+        { 64, 2112, 7168, 32, 2 },    { 64, 24576, 1536, 192, 1 }, { 64, 32768, 512, 256, 1 },   { 64, 7168, 16384, 64, 1 },
+        { 64, 4096, 7168, 64, 2 },    { 64, 7168, 2048, 64, 1 },   { 128, 2112, 7168, 32, 2 },   { 128, 24576, 1536, 96, 1 },
+        { 128, 32768, 512, 128, 1 },  { 128, 7168, 16384, 112, 2 }, { 128, 4096, 7168, 64, 2 },  { 128, 7168, 2048, 64, 1 },
     };
     for (size_t i = 0; i < sizeof best / sizeof *best; i++) {
         const char *why;
         moii_tensor_product p = product(PRODUCT_DENSE, &act, &weight, best[i].m, best[i].n, best[i].k);
         assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
         moii_tensor_tile t = moii_tensor_choose(&p);
-        if (t.bn != best[i].bn || t.split != best[i].split)
-            fail_msg("%lld x %lld x %lld: %d columns in %d parts, not %d in %d", (long long)best[i].m, (long long)best[i].n, (long long)best[i].k, t.bn,
+        int lines = moii_tile_lines(&p, &t);
+        if (lines != best[i].bn || t.split != best[i].split)
+            fail_msg("%lld x %lld x %lld: %d columns in %d parts, not %d in %d", (long long)best[i].m, (long long)best[i].n, (long long)best[i].k, lines,
                      t.split, best[i].bn, best[i].split);
     }
 }

@@ -12,6 +12,7 @@ static void tell_tile(const best *b, const moii_tensor_tile *t, double clocks)
     char text[256];
     int n = snprintf(text, sizeof text, "%3d x %3d, %2d stages, %d x 128 threads", moii_tile_rows(b->p, t), moii_tile_lines(b->p, t), t->stages,
                      t->wgs * t->turns);
+    if (t->wide) n += snprintf(text + n, sizeof text - (size_t)n, " side by side");
     if (t->turns > 1) n += snprintf(text + n, sizeof text - (size_t)n, " in %d teams", t->turns);
     if (t->cluster > 1) n += snprintf(text + n, sizeof text - (size_t)n, ", %d blocks share A", t->cluster);
     if (t->split > 1) n += snprintf(text + n, sizeof text - (size_t)n, ", reduction in %d parts", t->split);
@@ -47,7 +48,9 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
     char text[MOII_DEFINES + 32];
     best b = { .to = to, .p = &p };
     moii_tensor_settle(&p, moii_gpu_of(ctx)->sms);
-    if (p.widened) to->each(to->user, "copies", "both operands become BF16 first: a scale for every 32 products would cost more");
+    if (p.widened)
+        to->each(to->user, "copies", p.widens ? "both operands become BF16, a while it is multiplied: a scale for every 32 products would cost more"
+                                              : "both operands become BF16 first: a scale for every 32 products would cost more");
     snprintf(text, sizeof text, "%d of %d", p.sms, moii_gpu_of(ctx)->sms);
     to->each(to->user, "multiprocessors", text);
     if (p.swiglu) to->each(to->user, "swiglu", "in the product's store: 128 columns of gate and 128 of up in a tile");

@@ -15,7 +15,7 @@ _Static_assert(PRODUCT_BF16 == MOI_BF16 && PRODUCT_E4M3 == MOI_E4M3 && PRODUCT_E
 
 /* A product of so many rows (of each group) reads every weight so often that copies in BF16, and the tensor cores' own sums, cost less
  * than a scale for every 32 products. */
-enum { WIDEN_FROM = 512 };
+enum { WIDEN_FROM = 512, WIDENS_FROM = 16384 }; /* and of so many, the kernel itself makes that of A as it goes along */
 
 static const moi_format plain_bf16 = { .recipe = MOI_RECIPE_BF16, .elem = MOI_BF16 };
 
@@ -98,7 +98,10 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     char bytes[32];
     snprintf(bytes, sizeof bytes, " SHARED_BYTES=%d", moii_tensor_shared(p, t));
     append(defines, bytes);
+    if (t->wide) append(defines, " WIDE=1");
+    if (t->few) append(defines, t->few == 2 ? " SHORT=2" : " SHORT=1");
     if (p->dealt) append(defines, " DEAL=1");
+    if (p->widens) append(defines, p->widens == MOI_E4M3 ? " WIDENS=4" : " WIDENS=5");
     if (p->gather_rows) append(defines, " GATHER=1");
     if (p->scatter_rows) append(defines, " SCATTER=1");
     if (p->weighted) append(defines, " WEIGHTED=1");
@@ -125,7 +128,11 @@ bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
 void moii_tensor_settle(moii_tensor_product *p, int sms)
 {
     p->sms = p->sm_limit && p->sm_limit < sms ? p->sm_limit : sms;
-    if (p->widened) p->a = p->b = &plain_bf16, p->scaling = SCALING_NONE;
+    if (p->widened) {
+        bool itself = p->grouping == PRODUCT_DENSE && p->m >= WIDENS_FROM && p->k > 0 && p->n > 0;
+        p->widens = itself ? p->a->elem : (moi_dtype)0;
+        p->a = p->b = &plain_bf16, p->scaling = SCALING_NONE;
+    }
 }
 
 void moii_tensor_variant(moii_tensor_product *p, moi_dtype out, char defines[MOII_DEFINES])
@@ -173,6 +180,9 @@ static moi_status plan_copies(moi_plan *plan, moii_tensor_plan *s)
     return moii_gpu_prepare(plan->ctx, s->widen, 2);
 }
 
+/* WIDENS: for so many rows. */
+static int64_t counters_of(int64_t m) { return 1 + moii_ceil_div(m, WIDEN_CHUNK); }
+
 moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, const moii_tensor_product *product)
 {
     moii_tensor_plan *s = calloc(1, sizeof *s);
@@ -185,7 +195,8 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
     moii_tensor_settle(&s->product, moii_gpu_of(plan->ctx)->sms);
     s->tile = moii_tensor_choose(&s->product);
     s->product.dealt = moii_tensor_dealt(&s->product, &s->tile);
-    if (s->product.dealt) s->tickets_at = plan->workspace_bytes, plan->workspace_bytes += MOII_WORKSPACE_ALIGN;
+    int64_t counters = s->product.dealt ? 1 : s->product.widens ? counters_of(s->product.m) : 0;
+    s->tickets_at = plan->workspace_bytes, plan->workspace_bytes += moii_round_up(counters * 4, MOII_WORKSPACE_ALIGN);
     s->kernel.kernel = kernel;
     s->kernel.shared_bytes = moii_tensor_shared(&s->product, &s->tile);
     moii_tensor_defines(&s->product, &s->tile, s->kernel.defines);
@@ -240,17 +251,21 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     MOII_TRY(make_map(plan, where, "a", out.a, p->a, r->a->data ? r->a->data : nothing, p->a_turned ? a_turned : a_straight, r->a->ld,
                       p->a_turned ? 64 : step, p->a_turned ? 64 : bm / t->cluster));
     return make_map(plan, where, "b", out.b, p->b, r->b->data ? r->b->data : nothing, p->b_turned ? b_turned : b_straight, r->b->ld,
-                    p->b_turned ? 64 : step, p->b_turned || p->swiglu ? 64 : t->bn);
+                    p->b_turned ? 64 : step, p->b_turned || p->swiglu ? 64 : moii_tile_lines(p, t));
 }
 
 /* A block that copies, not several, on each of a limited number of multiprocessors: nothing says which ones take them. */
 static int64_t copying_blocks(const moii_tensor_plan *s, int each) { return (int64_t)s->product.sms * (s->product.sm_limit ? 1 : each); }
 
-static moi_status widen(const moi_plan *plan, int i, const moi_operand *o, int64_t rows, int64_t cols, int64_t groups, void *out, moi_stream stream)
+/* counters: that it clears. */
+static moi_status widen(const moi_plan *plan, int i, const moi_operand *o, int64_t rows, int64_t cols, int64_t groups, void *workspace,
+                        int64_t counters, moi_stream stream)
 {
     const moii_tensor_plan *s = plan->state;
     const moi_format *f = i ? &s->b : &s->a;
-    widen_sm90_args x = { .codes = o->data, .scales = scales_of(f, o, rows, cols), .out = out, .ld = o->ld ? o->ld : cols,
+    char *base = workspace;
+    widen_sm90_args x = { .codes = o->data, .scales = scales_of(f, o, rows, cols), .out = (void *)(base + s->widened_at[i]),
+                          .counter = (int *)(void *)(base + s->tickets_at), .counters = (unsigned int)counters, .ld = o->ld ? o->ld : cols,
                           .group_rows = (unsigned int)rows, .pieces = (unsigned int)(cols / 16), .count = (unsigned int)(rows * groups * (cols / 16)) };
     if (x.count == 0) return MOI_OK;
     moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.count, 256), copying_blocks(s, 64)) }, .threads = 256 };
@@ -302,6 +317,10 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     int64_t units = most_units(p, t, r->m), blocks = t->cluster * t->split;
     int64_t clusters = t->split > 1 ? units : moii_min(units, moii_max(1, p->sms / blocks));
     if (clusters == 0) return MOI_OK;
+    if (p->widens) {
+        x.a = r->narrow->data, x.a_pitch = r->narrow->ld ? r->narrow->ld : r->k, x.a_scales = scales_of(&s->a, r->narrow, r->m, r->k);
+        x.wide = (void *)(uintptr_t)r->a->data, x.counters = (int *)(void *)((char *)workspace + s->tickets_at);
+    }
     if (p->dealt) {
         x.tickets = (int *)(void *)((char *)workspace + s->tickets_at);
         MOII_CUDA(&moii_gpu_of(plan->ctx)->driver, cuMemsetD32Async, ((moii_cuptr)(uintptr_t)x.tickets, 0, 1, stream));
@@ -317,14 +336,16 @@ static moi_status launch_all(const moi_plan *plan, const char *where, const moii
     const moii_tensor_product *p = &s->product;
     moii_tensor_run r = *run;
     moi_operand wide[2];
+    int64_t counters = p->widens ? counters_of(run->m) : 0;
     r.k = stored_depth(p, &s->a, run->k);
     if (!p->widened) return launch_product(plan, where, &r, workspace, stream);
     for (int i = 0; i < 2; i++) {
         bool several = i && p->grouping == PRODUCT_ROWS;
         wide[i] = (moi_operand){ (char *)workspace + s->widened_at[i], NULL, 0 };
-        MOII_TRY(widen(plan, i, i ? r.b : r.a, i ? p->n : lines_of(p, run), r.k, several ? p->groups : 1, (char *)workspace + s->widened_at[i], stream));
+        if (i == 0 && p->widens) continue; /* the product does it */
+        MOII_TRY(widen(plan, i, i ? r.b : r.a, i ? p->n : lines_of(p, run), r.k, several ? p->groups : 1, workspace, counters, stream));
     }
-    r.a = &wide[0], r.b = &wide[1];
+    r.narrow = r.a, r.a = &wide[0], r.b = &wide[1];
     return launch_product(plan, where, &r, workspace, stream);
 }
 

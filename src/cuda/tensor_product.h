@@ -8,7 +8,8 @@
 #include "kernels/product_sm90_args.h"
 
 /* How the work is cut; product_sm90.cuh says what each number is. */
-typedef struct moii_tensor_tile { int wgs, waves, bn, stages, cluster, split, turns, boxes; } moii_tensor_tile;
+/* few: SHORT. */
+typedef struct moii_tensor_tile { int wgs, waves, bn, stages, cluster, split, turns, boxes, wide, few; } moii_tensor_tile;
 
 typedef struct moii_tensor_product {
     int grouping, scaling;          /* PRODUCT_..., SCALING_... */
@@ -24,17 +25,20 @@ typedef struct moii_tensor_product {
     int64_t scatter_rows;           /* PRODUCT_ROWS: > 0: D has so many at most, and a list names where those of the product go */
     bool weighted;                  /* PRODUCT_ROWS */
     bool dealt;                     /* PRODUCT_ROWS: clusters draw their tiles from a counter */
+    moi_dtype widens;               /* widened, and A in the kernel that multiplies: of what codes; else 0 */
     bool swiglu;                    /* PRODUCT_ROWS: in the kernel; else, if it is wanted, behind it */
     const moi_format *act;          /* of what SwiGLU gives */
 } moii_tensor_product;
 
-/* Of a tile: rows, and rows of B. */
-static inline int moii_tile_rows(const moii_tensor_product *p, const moii_tensor_tile *t) { return 64 * t->waves * (p->swiglu ? 1 : t->wgs); }
-static inline int moii_tile_lines(const moii_tensor_product *p, const moii_tensor_tile *t) { return t->bn * (p->swiglu ? t->wgs : 1); }
+/* Of a tile: whether warpgroups have the same rows; rows, and rows of B. */
+static inline bool moii_tile_beside(const moii_tensor_product *p, const moii_tensor_tile *t) { return p->swiglu || t->wide; }
+static inline int moii_tile_rows(const moii_tensor_product *p, const moii_tensor_tile *t) { return 64 * t->waves * (moii_tile_beside(p, t) ? 1 : t->wgs); }
+static inline int moii_tile_lines(const moii_tensor_product *p, const moii_tensor_tile *t) { return t->bn * (moii_tile_beside(p, t) ? t->wgs : 1); }
 
 /* One call's operands. */
 typedef struct moii_tensor_run {
     const moi_operand *a, *b;
+    const moi_operand *narrow;      /* widens: the caller's a */
     void *d;
     int64_t ldd, m, k;              /* this call's */
     const int64_t *offsets;         /* PRODUCT_MASKED: counts */
@@ -54,7 +58,7 @@ typedef struct moii_tensor_plan {
     moi_format a, b;                /* the caller's */
     moii_gpu_kernel widen[2];
     int64_t widened_at[2];          /* mx32 as BF16: from where on, a and b */
-    int64_t tickets_at;             /* dealt: where the counter is */
+    int64_t tickets_at;             /* dealt, widens: where the counters are */
     moii_then_swiglu then;
 } moii_tensor_plan;
 

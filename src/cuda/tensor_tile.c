@@ -10,12 +10,12 @@
 
 enum { SHARED_MOST = 232448 };
 
-/* Of B, that a tile may touch: product_sm90.cuh's SQUARES. */
+/* Of B, that a tile may touch: product_sm90.cuh's TILE_SQUARES. */
 static int squares_of(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    int bn = t->bn, run = bn % 128 == 0 && !p->swiglu ? 128 : bn % 64 == 0 ? 64 : bn % 32 == 0 ? 32 : 16;
-    if (bn / run == 1 || (bn <= 128 && 128 % bn == 0 && !p->swiglu)) return 1;
-    return bn <= 128 || run == 128 || (bn <= 192 && run == 64) || (bn <= 160 && run == 32) ? 2 : 3;
+    int lines = moii_tile_lines(p, t), run = 128;
+    while (lines % run) run /= 2; /* tiles begin at multiples of it */
+    return p->swiglu ? 2 : (255 - run + lines) / 128;
 }
 
 static bool stores_boxes(const moii_tensor_product *p, const moii_tensor_tile *t) { return !p->out_f32 && t->split == 1 && !p->swiglu; }
@@ -29,9 +29,10 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int squares = p->scaling == SCALING_SQUARE ? 32 + 2 * 64 * 4 * squares_of(p, t) : 0;
     int scales = 4 * (a_scales + b_scales), out = stores_boxes(p, t) ? t->wgs * t->boxes * 8192 : 0;
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
+    int parts = t->split > 1 ? t->split * (int)moii_ceil_div(t->waves * t->bn / 8, t->split) * 128 * t->wgs * 16 : 0;
     int gather = p->gather_rows ? bm * 4 : 0, places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
     int tops = p->swiglu ? t->wgs * bm * 4 : 0;
-    return gather + places + tops + squares + 416 + join + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
+    return gather + places + tops + squares + 416 + join + parts + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
 /* ---- the estimate ---- */
@@ -85,8 +86,26 @@ static double bytes_once(const moii_tensor_product *p)
     return size * k * (m + n * (p->grouping == PRODUCT_DENSE ? 1.0 : groups)) + out_bytes(p) * m * n;
 }
 
+/* The same for few rows, where every weight is read once: bytes of memory, or of copies into shared memory, and what comes before and behind
+ * them. */
+static double estimate_few(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    shape s = shape_of(p, t);
+    double bn = t->bn, rows = moii_tile_rows(p, t), blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
+    /* clusters of four lie within parts of the chip that have no room for all: 27 of 33 are at work at one time */
+    if (t->split > 2) sms = (double)moii_max((p->sms / t->split - 6) * t->split, 1);
+    double rounds = (double)(int64_t)((blocks + sms - 1) / sms), filled = rounds * sms / blocks, some = 100.0 / blocks;
+    double bytes = (double)p->n * (double)p->k + (double)p->m * (double)p->k + out_bytes(p) * (double)p->m * (double)p->n;
+    double memory = bytes / 2290.0 * longest(blocks > sms ? filled : 1.0, some);
+    double copies = rounds * s.steps * (rows + moii_tile_lines(p, t)) * PRODUCT_STEP_BYTES / 48.0;
+    double chain = rounds * s.steps * (t->few == 2 ? longest(2.0 * bn, 220.0) : 2.0 * bn + 250.0) / t->turns;
+    double join = t->split == 1 ? 0.0 : t->split == 2 ? 400.0 + 4.0 * bn * t->wgs : 3200.0 + 10.0 * bn * t->wgs;
+    return longest(memory, longest(copies, chain)) + 4500.0 + 12.0 * bn + 500.0 * (rounds - 1.0) + join;
+}
+
 static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
+    if (t->few) return estimate_few(p, t);
     shape s = shape_of(p, t);
     double bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
     if (t->split > 2) sms = (double)((p->sms / t->split - 1) * t->split); /* the chip's parts have odd multiprocessors left over */
@@ -100,10 +119,13 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
 /* ---- candidates: their stages are the most; boxes follows ---- */
 
 static const moii_tensor_tile large[] = {
-    { 2, 2, 128, 4, 2, 1, 1, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0 }, { 2, 1, 192, 5, 1, 1, 1, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0 },
+    { 2, 2, 128, 4, 2, 1, 1, 0, 0, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0 },
+    { 2, 1, 192, 5, 1, 1, 1, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0 },
 };
-static const moii_tensor_tile large16[] = { { 2, 1, 256, 4, 2, 1, 1, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0 } };
-static const moii_tensor_tile large_vector[] = { { 3, 1, 128, 5, 1, 1, 1, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0 } };
+static const moii_tensor_tile large16[] = {
+    { 2, 1, 256, 4, 2, 1, 1, 0, 0, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0 },
+};
+static const moii_tensor_tile large_vector[] = { { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0 } };
 
 typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; double least; moii_tensor_told told; void *user; } search;
 
@@ -133,6 +155,22 @@ static void consider(search *s, moii_tensor_tile t)
     if (s->least == 0.0 || clocks < s->least) s->least = clocks, s->best = t;
 }
 
+enum { LONG_CHAIN = 8 }; /* stages of a part from which on it pays to have two in the tensor cores */
+
+/* Tiles for few rows that read weights once, of squares: little code. */
+static void consider_few(search *s, int wgs)
+{
+    static const int widths[] = { 192, 128, 112, 96, 64, 48, 32 };
+    int64_t steps = moii_ceil_div(s->p->k, 128);
+    for (int i = 0; i < (int)(sizeof widths / sizeof *widths); i++)
+        for (int split = 1; split <= 4; split *= 2) {
+            if (split > 1 && s->p->sm_limit) continue; /* a cluster with parts has one unit */
+            int few = widths[i] <= 128 && steps / split >= LONG_CHAIN ? 2 : 1;
+            consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, 1, split, 1, 0, 0, few });
+        }
+    for (int bn = 128; bn >= 64 && wgs == 1; bn -= 32) consider(s, (moii_tensor_tile){ 2, 1, bn, 12, 1, 1, 1, 0, 1, 1 });
+}
+
 /* Few rows: what counts is that all multiprocessors read weights all the time. */
 static void consider_small(search *s, int wgs)
 {
@@ -144,7 +182,7 @@ static void consider_small(search *s, int wgs)
                 if (turns > 1 && wgs > 1) continue; /* 640 threads have too few registers */
                 if (turns > 1 && (widths[i] > 64 || s->p->scaling == SCALING_NONE || s->p->grouping == PRODUCT_DEPTH)) continue;
                 if (s->p->scaling == SCALING_MX && widths[i] > 96) continue; /* two accumulators */
-                consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, 1, split, turns, 0 });
+                consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, 1, split, turns, 0, 0, 0 });
             }
 }
 
@@ -155,7 +193,11 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
     search s = { .p = p, .told = told, .user = user };
     int64_t rows = group_rows(p);
     if (p->swiglu) {
-        for (int waves = 1; waves <= 2; waves++) consider(&s, (moii_tensor_tile){ 2, waves, 128, 8, 1, 1, 1, 0 });
+        for (int waves = 1; waves <= 2; waves++) consider(&s, (moii_tensor_tile){ 2, waves, 128, 8, 1, 1, 1, 0, 0, 0 });
+        return s.best;
+    }
+    if (p->grouping == PRODUCT_DENSE && p->scaling == SCALING_SQUARE && rows <= 128) {
+        consider_few(&s, rows <= 64 ? 1 : 2); /* alone: its estimate is another one */
         return s.best;
     }
     if (p->scaling != SCALING_MX && rows > 64) {

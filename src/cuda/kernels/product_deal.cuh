@@ -139,13 +139,4 @@ MOII_FN deck *deck_at(const shared &s, deck *made)
     return (deck *)(s.p + DECK_AT);
 }
 
-/* The dealing thread alone; false: it was the last card. */
-MOII_FN bool deal_next(const product_args &a, const shared &s, deck *d, int *after, hand *h, unsigned int block, unit *u)
-{
-    const bool more = next_unit(a, s, d, after, *h, block, u);
-    if (!more) u->group = -1;
-    deal_card(s, h, *u);
-    return more;
-}
-
 #endif

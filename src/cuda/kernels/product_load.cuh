@@ -4,10 +4,26 @@
 #define MOII_PRODUCT_LOAD_CUH
 
 /* K-major: one box of rows of 128 bytes.  MN-major: runs of 64 values, 64 lines of the reduction each. */
+MOII_FN void load_lines(const product_map *mb, const unit &u, unsigned int tile, unsigned int full, int k, int half)
+{
+    const int zb = B_GROUPED ? u.group : 0;
+#if SWIGLU /* each warpgroup's gate, then its up; half: rows of B before the first of up */
+#pragma unroll
+    for (int i = 0; i < 2 * WGS; i++)
+        box_load(tile + A_BYTES + i * BN / 2 * PRODUCT_STEP_BYTES, mb, full, k, u.col + i / 2 * (BN / 2) + i % 2 * half, zb);
+#elif B_TURNED
+    for (int i = 0; i < BN; i += 64) box_load(tile + A_BYTES + i * 128, mb, full, u.col + i, k, zb);
+#else
+    box_load(tile + A_BYTES, mb, full, k, u.col, zb);
+#endif
+}
+
+/* B first: it comes from memory, A was read by other blocks too. */
 MOII_FN void load_stage(const product_map *ma, const product_map *mb, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block, int half)
 {
-    const int za = A_GROUPED ? u.group : 0, zb = B_GROUPED ? u.group : 0;
+    const int za = A_GROUPED ? u.group : 0;
     const int share = BM / CLUSTER, from = CLUSTER > 1 ? (int)block * share : 0;
+    load_lines(mb, u, tile, full, k, half);
 #if GATHER /* product_gather.cuh */
 #elif A_TURNED
     for (int i = from; i < from + share; i += 64) {
@@ -17,15 +33,6 @@ MOII_FN void load_stage(const product_map *ma, const product_map *mb, const unit
 #else
     if (CLUSTER > 1) box_load_to(tile + from * 128, ma, full, k, u.row + from, za, (1 << CLUSTER) - 1);
     else box_load(tile, ma, full, k, u.row, za);
-#endif
-#if SWIGLU /* each warpgroup's gate, then its up; half: rows of B before the first of up */
-#pragma unroll
-    for (int i = 0; i < 2 * WGS; i++)
-        box_load(tile + A_BYTES + i * BN / 2 * PRODUCT_STEP_BYTES, mb, full, k, u.col + i / 2 * (BN / 2) + i % 2 * half, zb);
-#elif B_TURNED
-    for (int i = 0; i < BN; i += 64) box_load(tile + A_BYTES + i * 128, mb, full, u.col + i, k, zb);
-#else
-    box_load(tile + A_BYTES, mb, full, k, u.col, zb);
 #endif
 }
 
@@ -43,11 +50,44 @@ MOII_FN unsigned int load_run(const product_scales &t, long long group, unsigned
 MOII_FN void load_runs(const product_args &a, const shared &s, const unit &u, unsigned int stage, int step)
 {
     const unsigned int full = full_barrier(s, stage), to = s.base + SCALES_AT + SCALE_FLOATS * 4 * stage;
-    unsigned int bytes = STAGE_BYTES + load_run(a.a_scales, A_GROUPED ? u.group : 0, to, full, u.row & ~3, u.block + step, A_STAGED);
-    if (SCALING == SCALING_VECTOR) bytes += load_run(a.b_scales, B_GROUPED ? u.group : 0, to + A_STAGED * 4, full, u.col, u.block + step, BN);
+    unsigned int bytes = STAGE_BYTES + load_run(a.a_scales, A_GROUPED ? u.group : 0, to, full, u.row & ~3, u.block + step * STRIDE, A_STAGED);
+    static_assert(!WIDE || SCALING == SCALING_SQUARE, "a warpgroup's columns have scales in a tile's own order");
+    if (SCALING == SCALING_VECTOR) bytes += load_run(a.b_scales, B_GROUPED ? u.group : 0, to + A_STAGED * 4, full, u.col, u.block + step * STRIDE, BN);
     barrier_expect(full, bytes);
 }
 #endif
+
+/* A stage, whose place is free. */
+MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, unsigned int stage, int i, unsigned int block)
+{
+    const int step = turned(u, i);
+    load_stage(&a.a_map, &a.b_map, u, tile_at(s, stage), full_barrier(s, stage), u.k + step * (STRIDE * STEP), block, a.n / 2);
+#if SCALES_BULK
+    load_runs(a, s, u, stage, step);
+#else
+    barrier_expect(full_barrier(s, stage), GATHER ? B_BYTES : STAGE_BYTES);
+#endif
+}
+
+#if !EARLY
+MOII_FN int early_stages(const product_args &) { return 0; }
+#else
+/* How many stages of the block's first unit are sent early: where a tile has all rows, the search for it is short. */
+MOII_FN int early_stages(const product_args &a) { return a.m <= BM ? EARLY_STAGES : 0; }
+
+/* One thread sends them. */
+MOII_FN void load_early(const product_args &a, const shared &s, unsigned int block)
+{
+    unit u = { 0, 0, a.m, first_unit() * COLUMNS, 0, 0, a.k, 0 };
+    if (first_unit() >= a.n_tiles) return;
+    unit_part(block, &u);
+    const int steps = min(early_stages(a), steps_of(u));
+#pragma unroll 1
+    for (int i = 0; i < steps; i++) load_step(a, s, u, (unsigned int)i, i, block);
+}
+#endif
+
+static constexpr int LOADS_UNROLLED = SHORT ? 1 : 4;
 
 /* And deals the units. */
 MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block)
@@ -57,17 +97,19 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
     hand h = 0;
     ring r = { 0, 0 };
     unit u;
-    int after = first_unit() + units_apart();
-    while (deal_next(a, s, d, &after, &h, block, &u)) {
-        const int steps = steps_of(u);
+    int after = first_unit() + units_apart(), ready = 0;
+    for (bool more = true; more;) {
+        more = next_unit(a, s, d, &after, h, block, &u);
+        if (!more) u.group = -1;
+        const int steps = more ? steps_of(u) : 0;
+        deal_card(s, &h, u);
+        if (WIDENS && steps > 0) await_rows(a, u.row + BM, &ready);
+#pragma unroll LOADS_UNROLLED
         for (int step = 0; step < steps; step++) {
-            barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
-            load_stage(&a.a_map, &a.b_map, u, tile_at(s, r.stage), full_barrier(s, r.stage), u.k + step * STEP, block, a.n / 2);
-#if SCALES_BULK
-            load_runs(a, s, u, r.stage, step);
-#else
-            barrier_expect(full_barrier(s, r.stage), GATHER ? B_BYTES : STAGE_BYTES);
-#endif
+            if (!EARLY || h > 1 || step >= early_stages(a)) { /* else it is under way */
+                barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
+                load_step(a, s, u, r.stage, step, block);
+            }
             ring_step(&r);
         }
     }

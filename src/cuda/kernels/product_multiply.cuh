@@ -25,7 +25,7 @@ MOII_FN void clear_tail(const shared &s, unsigned int stage, int there)
         if (i / 8 % 64 >= there) ((uint4 *)p)[i] = make_uint4(0, 0, 0, 0);
 #else
     const int size = BITS16 ? 2 : 1;
-    for (int row = t; row < BM + BN; row += CONSUMERS)
+    for (int row = t; row < BM + COLUMNS; row += CONSUMERS)
         for (int i = there * size / 16 * 16; i < 128; i += size) {
             if (i < there * size) continue;
             const int at = row * 128 + ((i / 16 ^ (row & 7)) * 16 + i % 16);
@@ -35,6 +35,13 @@ MOII_FN void clear_tail(const shared &s, unsigned int stage, int there)
 #endif
     shared_to_async();
     threads_meet(1, CONSUMERS);
+}
+
+/* Here alone: else the compiler does it in advance for those tiles too whose sums begin as a product. */
+MOII_FN void sums_clear(float sum[WAVES][BN / 2])
+{
+#pragma unroll
+    for (int i = 0; i < WAVES * BN / 2; i++) asm volatile("mov.f32 %0, 0f00000000;" : "=f"(sum[i / (BN / 2)][i % (BN / 2)]));
 }
 
 /* Descriptors of the j-th product of a stage. */
@@ -74,7 +81,7 @@ MOII_FN void join_teams(const shared &s, int team, float sum[WAVES][BN / 2])
 MOII_FN int waves_there(const unit &u, int wg)
 {
     const int blocks = (u.rows + 63) / 64;
-    return min(SWIGLU ? blocks : (blocks + WGS - 1 - wg) / WGS, WAVES);
+    return min(BESIDE ? blocks : (blocks + WGS - 1 - wg) / WGS, WAVES);
 }
 
 /* A unit of which the warpgroup has no rows. */
@@ -185,7 +192,7 @@ MOII_FN void promote(float *sum, const float *acc, const wave_scales &v, bool fi
 }
 
 /* Whole rounds of the ring by name, so that addresses are constants, where there are registers for that. */
-#define BY_NAME (TURNS == 1 && SCALING != SCALING_VECTOR && SCALE_ARRIVALS == 0)
+#define BY_NAME (!SHORT && TURNS == 1 && SCALING != SCALING_VECTOR && SCALE_ARRIVALS == 0)
 
 /* One stage: for each of so many waves, four products summed by the tensor cores, then added times their scales.  What is found out about
  * the next unit hides behind the first products. */
@@ -254,13 +261,6 @@ MOII_FN void multiply_stage_mx(const shared &s, unsigned int stage, int wg, floa
 }
 #endif
 
-/* Here alone: else the compiler does it in advance for those tiles too whose sums begin as a product. */
-MOII_FN void sums_clear(float sum[WAVES][BN / 2])
-{
-#pragma unroll
-    for (int i = 0; i < WAVES * BN / 2; i++) asm volatile("mov.f32 %0, 0f00000000;" : "=f"(sum[i / (BN / 2)][i % (BN / 2)]));
-}
-
 MOII_FN void stage_cleared(const shared &s, const unit &u, ring at, int step)
 {
     if (!STAGES_STRADDLE || u.k_end - u.k - step * STEP >= STEP) return;
@@ -281,12 +281,64 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
     }
 }
 #else
+#define ONE_LOOP (SHORT && GROUPS == PRODUCT_DENSE) /* little code: the first stage has none of its own */
+#define PAIRED (SHORT == 2 && ONE_LOOP && WAVES == 1 && TURNS == 1 && BN <= 128) /* wider ones have too few registers */
+
+#if PAIRED
+/* Four products into acc, which nobody waits for yet. */
+MOII_FN void start_stage(const shared &s, ring at, float *acc)
+{
+    barrier_wait(full_barrier(s, at.stage), at.parity);
+    wgmma_hold(acc);
+    wgmma_begin();
+#pragma unroll
+    for (int j = 0; j < 4; j++) wgmma(acc, a_part(s, at.stage, 0, j), b_part(s, at.stage, j), j > 0);
+    wgmma_close();
+}
+
+/* They are there, and are added. */
+MOII_FN void add_stage(const shared &s, ring at, unsigned int rows, unsigned int square, int in, float *acc, float *sum)
+{
+    const unsigned int from = rows + lane_scales() + 4 * SCALE_FLOATS * at.stage;
+    wave_scales v;
+#pragma unroll
+    for (int i = 0; i < 2; i++) v.a[i] = shared_read(from + i * 32);
+#pragma unroll
+    for (int i = 0; i < SQUARES; i++) v.b[i] = shared_read(square + i * (4 * SQUARES_STEPS));
+#pragma unroll
+    for (int i = 0; i < 2 && SQUARES == 1; i++) v.a[i] *= v.b[0];
+    wgmma_hold(acc);
+    release_stage(s, at.stage);
+    promote(sum, acc, v, false, in, 0);
+}
+
+#define IN_A_ROW 4 /* stages of which each one's products run while those of the one before are added */
+
+MOII_FN void multiply_row(const shared &s, ring *r, unsigned int rows, unsigned int square, int in, float *sum)
+{
+    float acc[2][BN / 2];
+    ring at[IN_A_ROW];
+    at[0] = *r;
+    start_stage(s, at[0], acc[0]);
+#pragma unroll
+    for (int i = 0; i < IN_A_ROW; i++) {
+        ring_step(r);
+        if (i + 1 < IN_A_ROW) {
+            at[i + 1] = *r;
+            start_stage(s, at[i + 1], acc[(i + 1) % 2]);
+            WGMMA_WAIT(1);
+        } else WGMMA_WAIT(0);
+        add_stage(s, at[i], rows, square + 4 * i, in, acc[i % 2], sum);
+    }
+}
+#endif
+
 /* A unit of which not all of the warpgroup's rows are there: the time it takes is theirs. */
-MOII_FN void multiply_few(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, unsigned int rows, int in, int waves,
-                          float sum[WAVES][BN / 2])
+MOII_FN void multiply_few(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, unsigned int rows, int in, int apart,
+                          int waves, int team, float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u);
-    if (WAVES == 1 || waves == 0) {
+    if (waves == 0 || (WAVES == 1 && !SHORT)) {
         pass_stages(s, u, r, taken);
         return;
     }
@@ -294,21 +346,30 @@ MOII_FN void multiply_few(const product_args &a, const shared &s, const unit &u,
 #pragma unroll 1
     for (int step = 0; step < steps; step++, ring_step(r)) {
         reach_squares(s, step, taken);
+#if PAIRED
+        for (; step % IN_A_ROW == 0 && step + IN_A_ROW <= steps; reach_squares(s, step, taken)) {
+            multiply_row(s, r, rows, square_of(s, *taken, step, apart), in, sum[0]);
+            if ((step += IN_A_ROW) == steps) break;
+        }
+        if (step == steps) break;
+#endif
+        if (TURNS > 1 && step % TURNS != team) continue;
         stage_cleared(s, u, *r, step);
-        multiply_stage(a, s, *r, rows, square_of(s, *taken, step), in, false, waves, sum);
+        multiply_stage(a, s, *r, rows, square_of(s, *taken, step, apart), in, false, waves, sum);
     }
     if (steps > 0) leave_squares(s, *taken);
 }
 
 MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, float sum[WAVES][BN / 2])
 {
-    const int steps = steps_of(u), in = SWIGLU ? BN / 2 : 128 - u.col % 128;
+    const int steps = steps_of(u), col = u.col + (WIDE ? wg * BN : 0), in = SWIGLU ? BN / 2 : 128 - col % 128;
+    const int apart = col / 128 - u.col / 128;
     const unsigned int rows = row_scales(s, u, wg);
     const bool squares = SCALING == SCALING_SQUARE;
     const int waves = LEAVES_OUT ? uniform(waves_there(u, wg)) : WAVES;
     int step = 0;
-    if (waves < WAVES) {
-        multiply_few(a, s, u, r, taken, rows, in, waves, sum);
+    if (waves < WAVES || ONE_LOOP) {
+        multiply_few(a, s, u, r, taken, rows, in, apart, waves, team, sum);
         return;
     }
     for (; step < steps && step < team; step++) ring_step(r);
@@ -319,7 +380,7 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
         return;
     }
     stage_cleared(s, u, *r, step);
-    multiply_stage(a, s, *r, rows, square_of(s, *taken, step), in, true, WAVES, sum);
+    multiply_stage(a, s, *r, rows, square_of(s, *taken, step, apart), in, true, WAVES, sum);
     ring_step(r);
     for (step++; step < steps; step++, ring_step(r)) {
         if (TURNS > 1 && step % TURNS != team) continue;
@@ -327,7 +388,7 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
         if (BY_NAME && r->stage == 0) {
             const int end = squares ? min(steps, step / SQUARES_STEPS * SQUARES_STEPS + SQUARES_STEPS) : steps;
             for (; step + STAGES <= end - STAGES_STRADDLE; step += STAGES, r->parity ^= 1) {
-                const unsigned int square = square_of(s, *taken, step);
+                const unsigned int square = square_of(s, *taken, step, apart);
 #pragma unroll
                 for (unsigned int stage = 0; stage < STAGES; stage++)
                     multiply_stage(a, s, { stage, r->parity }, rows, square + 4 * stage, in, false, WAVES, sum);
@@ -336,7 +397,7 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
             if (squares && step == end) leave_squares(s, *taken), take_squares(s, taken);
         }
         stage_cleared(s, u, *r, step);
-        multiply_stage(a, s, *r, rows, square_of(s, *taken, step), in, false, WAVES, sum);
+        multiply_stage(a, s, *r, rows, square_of(s, *taken, step, apart), in, false, WAVES, sum);
     }
     if (squares) leave_squares(s, *taken);
     /* the other team alone had stages of the last 64 */

@@ -7,12 +7,16 @@
  *             SCALES_BULK 1: FP32 scales of 1x128 blocks lie column by column (MOI_LAYOUT_COL), so that a stage's are one run
  *             OUT_F32 1: D is FP32, 0: BF16;  ADD 1: D is added to
  *             WGS, WAVES  a tile has BM = 64 WGS WAVES rows: WGS warpgroups, each with WAVES blocks of 64 rows;  BN  columns
+ *             WIDE    1: warpgroups lie side by side: a tile has 64 WAVES rows and WGS BN columns
+ *             SHORT   1: few rows: weights come from memory once, and so does the code, so that little of it is best;
+ *                     2: and long chains of stages: one stage's products run while another's are added
  *             TURNS   teams of WGS warpgroups that take the stages of a tile in turn, and add up at its end
  *             STAGES  of the ring of tiles of A and B;  CLUSTER  blocks side by side along N that share a tile of A
  *             GATHER  1: rows of A are those that a list names (PRODUCT_ROWS, no CLUSTER, no SPLIT)
  *             SCATTER, WEIGHTED  1: rows of D are those that a list names, rows of the product are multiplied (PRODUCT_ROWS)
  *             SWIGLU  1: B is gate, then up; a tile is 128 columns of each and 64 WAVES rows, which both (two) warpgroups have; what is stored
  *                     is their SwiGLU in 8 bits (product_activate.cuh): ACT_MX 1: blocks of 32, 0: of 128; ACT_ELEM  as ELEM_A
+ *             WIDENS  PRODUCT_E4M3, PRODUCT_E5M2: A is a copy in BF16 of such codes, which the kernel makes (product_widen.cuh); 0: no
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
  *             BOXES   of 64 x 64 of D that a warpgroup sends on their way at a time (BF16)
@@ -44,22 +48,33 @@
 #ifndef WEIGHTED
 #define WEIGHTED 0
 #endif
+#ifndef WIDENS
+#define WIDENS 0
+#endif
 #define PLACED (SCATTER || WEIGHTED)
 #ifndef SWIGLU
 #define SWIGLU 0
 #endif
+#ifndef WIDE
+#define WIDE 0
+#endif
+#ifndef SHORT
+#define SHORT 0
+#endif
+#define BESIDE (SWIGLU || WIDE) /* warpgroups have the same rows, and columns of their own */
 #define BITS16 (ELEM_A == PRODUCT_BF16)
-#define BM (64 * WAVES * (SWIGLU ? 1 : WGS))
+#define BM (64 * WAVES * (BESIDE ? 1 : WGS))
+#define COLUMNS (BN * (WIDE ? WGS : 1)) /* of D in a tile */
 /* Where a warpgroup's w-th block of 64 rows begins: they have blocks in turn, so that tiles of few rows keep them all busy. */
-#define WAVE_ROW(wg, w) (64 * (SWIGLU ? (w) : (w) * WGS + (wg)))
-#define WAVES_APART (SWIGLU ? 1 : WGS)
+#define WAVE_ROW(wg, w) (64 * (BESIDE ? (w) : (w) * WGS + (wg)))
+#define WAVES_APART (BESIDE ? 1 : WGS)
 #define STEP (BITS16 ? 64 : 128) /* values of the reduction in a stage */
 #define TEAM (128 * WGS)
 #define CONSUMERS (TEAM * TURNS)
 #define THREADS (CONSUMERS + 128)
 /* of a thread; 64 K in all, in eights, of which the block is started with an equal share for each */
-#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : 56)
-#define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? 224 : 152)
+#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : WIDENS && THREADS == 384 ? 72 : 56)
+#define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? WIDENS ? 216 : 224 : 152)
 #define PROMOTED (SCALING != SCALING_NONE)
 #define LOADERS 96 /* threads of the first warpgroup that load scales */
 #define E8M0_SCALES (SCALING == SCALING_MX || (SCALING == SCALING_VECTOR && SCALE_E8M0))
@@ -67,16 +82,23 @@
 /* at a stage's barrier: of each thread behind its copies, or of each warp behind its stores */
 #define SCALE_ARRIVALS (GATHER ? LOADERS / 32 : !SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
 /* warps that read what the block works on */
-#define CARD_READERS (CONSUMERS / 32 + (SCALE_ARRIVALS > 0 ? LOADERS / 32 : SCALING == SCALING_SQUARE ? 1 : 0))
+#define CARD_READERS (CONSUMERS / 32 + (SCALE_ARRIVALS > 0 || WIDENS ? LOADERS / 32 : SCALING == SCALING_SQUARE ? 1 : 0))
 #define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
 /* columns that share a scale of B: all of a tile that cannot straddle two squares */
-#define SQUARE_RUN (BN % 128 == 0 && !SWIGLU ? 128 : BN % 64 == 0 ? 64 : BN % 32 == 0 ? 32 : 16)
-#define RUNS (BN <= 128 && 128 % BN == 0 && !SWIGLU ? 1 : BN / SQUARE_RUN)
-/* that a tile may touch */
-#define SQUARES (RUNS == 1 ? 1 : BN <= 128 || SQUARE_RUN == 128 || (BN <= 192 && SQUARE_RUN == 64) || (BN <= 160 && SQUARE_RUN == 32) ? 2 : 3)
+#define COMMON_RUN(columns) ((columns) % 128 == 0 ? 128 : (columns) % 64 == 0 ? 64 : (columns) % 32 == 0 ? 32 : (columns) % 16 == 0 ? 16 : 8)
+#define SQUARE_RUN (SWIGLU ? 64 : COMMON_RUN(BN))
+/* that so many columns may touch, which begin at a multiple of their number; a warpgroup's, a tile's */
+#define SQUARES_OF(columns) ((255 - COMMON_RUN(columns) + (columns)) / 128)
+#define SQUARES (SWIGLU ? 2 : SQUARES_OF(BN))
+#define TILE_SQUARES (SWIGLU ? 2 : SQUARES_OF(COLUMNS))
 /* floats of a stage; bulk copies begin at multiples of 4 rows */
 #define A_STAGED (SCALES_STAGED ? BM * PER_STEP + (SCALES_BULK && GROUPS == PRODUCT_ROWS ? 4 : 0) : 0)
 #define B_STAGED (SCALING == SCALING_VECTOR || SCALING == SCALING_MX ? BN * PER_STEP : 0)
+/* With SPLIT a part has every SPLIT-th stage: what the parts read at one time lies side by side. */
+#define STRIDE SPLIT
+/* tiles of the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early */
+#define EARLY (SHORT && CLUSTER == 1 && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
+#define EARLY_STAGES 2
 #define SQUARES_STEPS 64 /* stages whose scales of B's squares are fetched together, in advance */
 
 #define WGMMA_N BN
@@ -104,7 +126,7 @@
 /* ---- shared memory ---- */
 
 #define A_BYTES (BM * PRODUCT_STEP_BYTES)
-#define B_BYTES ((SWIGLU ? WGS : 1) * BN * PRODUCT_STEP_BYTES)
+#define B_BYTES ((BESIDE ? WGS : 1) * BN * PRODUCT_STEP_BYTES)
 #define STAGE_BYTES (A_BYTES + B_BYTES)
 #define SCALE_FLOATS (A_STAGED + B_STAGED)
 #define CHUNKS ((BN + 63) / 64)
@@ -112,14 +134,19 @@
 #define OUT_AT (STAGES * STAGE_BYTES)
 #define SCALES_AT (OUT_AT + OUT_BYTES)
 #define SQUARES_AT (SCALES_AT + STAGES * SCALE_FLOATS * 4)
-#define SQUARES_BYTES (SCALING == SCALING_SQUARE ? 2 * SQUARES_STEPS * SQUARES * 4 : 0)
+#define SQUARES_BYTES (SCALING == SCALING_SQUARE ? 2 * SQUARES_STEPS * TILE_SQUARES * 4 : 0)
 #define JOIN_AT (SQUARES_AT + SQUARES_BYTES)
 #define JOIN_BYTES ((TURNS - 1) * TEAM * WAVES * BN * 2) /* sums of all teams but the first */
-#define BARRIERS_AT (JOIN_AT + JOIN_BYTES)
+#define PIECES (WAVES * BN / 8) /* of a warpgroup's sums, 8 columns of 64 rows; with SPLIT each block adds up and stores so many: */
+#define PIECES_EACH ((PIECES + SPLIT - 1) / SPLIT)
+#define PARTS_AT (JOIN_AT + JOIN_BYTES)
+#define PARTS_BYTES (SPLIT > 1 ? SPLIT * PIECES_EACH * TEAM * 16 : 0)
+#define BARRIERS_AT (PARTS_AT + PARTS_BYTES)
 #define CARDS 4
 #define CARDS_AT (BARRIERS_AT + 16 * STAGES + (SCALING == SCALING_SQUARE ? 32 : 0)) /* what the block works on, and will */
 #define TICKETS 8
 #define TICKETS_AT (CARDS_AT + 48 * CARDS)
+#define PARTS_BARRIER TICKETS_AT /* SPLIT: there are no tickets */
 #define DECK_AT (TICKETS_AT + 16 * TICKETS)
 #define DECK_BYTES 96
 #define GATHER_AT (DECK_AT + DECK_BYTES) /* the tile's rows of A */
@@ -155,6 +182,7 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_deal.cuh"
 #include "product_gather.cuh"
 #include "product_squares.cuh"
+#include "product_widen.cuh"
 #include "product_load.cuh"
 #include "product_multiply.cuh"
 #include "product_place.cuh"
@@ -164,18 +192,21 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 static_assert(sizeof(deck) <= DECK_BYTES, "the deck lies in shared memory");
 
 /* Threads of different warps at once; each by places known in advance, for a loop over lanes would take far longer. */
-MOII_FN void open_barriers(const shared &s)
+MOII_FN void open_barriers(const shared &s, unsigned int block)
 {
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) /* and all else that a thread needs that sends tiles early */
         for (unsigned int i = 0; i < STAGES; i++) barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS), barrier_init(empty_barrier(s, i), WGS * 4 * CLUSTER);
-    if (threadIdx.x == 32)
+    if (threadIdx.x == (EARLY ? 0 : 32))
         for (unsigned int i = 0; i < CARDS; i++) barrier_init(card_dealt(s, i), 1), barrier_init(card_read(s, i), CARD_READERS);
 #if DEAL && CLUSTER > 1
     if (threadIdx.x == 64)
         for (unsigned int i = 0; i < TICKETS; i++) barrier_init(ticket_at(s, i) + 8, 1);
 #endif
+#if SPLIT > 1
+    if (threadIdx.x == 64) barrier_init(s.base + PARTS_BARRIER, 1), barrier_expect(s.base + PARTS_BARRIER, (SPLIT - 1) * parts_here(block) * TEAM * 16);
+#endif
 #if SCALING == SCALING_SQUARE
-    if (threadIdx.x == 96)
+    if (threadIdx.x == 32)
         for (unsigned int i = 0; i < 2; i++) barrier_init(squares_full(s, i), 1), barrier_init(squares_empty(s, i), CONSUMERS / 32);
 #endif
     if (threadIdx.x < 128 && threadIdx.x % 32 == 0) barrier_init_done();
@@ -189,7 +220,8 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block)
     ring r = { 0, 0 };
     unsigned int taken = 0; /* of what is fetched of squares' scales */
     s.a = wgmma_at(s.base + WAVE_ROW(wg, 0) * PRODUCT_STEP_BYTES) + (A_TURNED ? wgmma_runs(8192) : 0);
-    s.b = wgmma_at(s.base + A_BYTES + (SWIGLU ? wg * BN * PRODUCT_STEP_BYTES : 0)) + (B_TURNED ? wgmma_runs(8192) : 0);
+    if (SPLIT > 1) cluster_wait(); /* all blocks have opened their barriers */
+    s.b = wgmma_at(s.base + A_BYTES + (BESIDE ? wg * BN * PRODUCT_STEP_BYTES : 0)) + (B_TURNED ? wgmma_runs(8192) : 0);
     float sum[WAVES][BN / 2];
     for (;; return_card(s, &h)) {
         unit u;
@@ -197,17 +229,15 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block)
         if (PLACED && team == 0) places_fetch(a, s, u, wg);
         multiply(a, s, u, &r, &taken, wg, team, sum);
         if (TURNS > 1) join_teams(s, team, sum);
+        if (team > 0) continue;
+        u = read_card(s, h); /* no register kept it */
+        if (WIDE) u.col += wg * BN;
 #if SPLIT > 1
-        if (team == 0) join_parts(a, s, read_card(s, h), wg, block, sum);
-        else part_meets();
+        join_parts(a, s, u, wg, block, sum);
+#elif SWIGLU
+        store_activated(a, s, u, wg, sum);
 #else
-        if (team == 0) {
-#if SWIGLU
-            store_activated(a, s, read_card(s, h), wg, sum);
-#else
-            store_tile(a, s, read_card(s, h), wg, sum);
-#endif
-        }
+        store_tile(a, s, u, wg, sum);
 #endif
     }
     if (!OUT_F32 && SPLIT == 1 && threadIdx.x % 32 == 0) copies_read(); /* the block's memory is needed until then */
@@ -225,24 +255,33 @@ MOII_FN void product(const product_args &a)
     s.p = product_memory;
     const unsigned int block = CLUSTER * SPLIT > 1 ? cluster_rank() : 0;
     const int warp = (int)threadIdx.x / 32;
-    open_barriers(s);
-    if (warp == 0 && elected()) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
+    if (threadIdx.x == 96) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
+    open_barriers(s, block);
+    if (SPLIT > 1) cluster_here(); /* the others' memory is not touched before the end */
     /* what the stream holds before has ended, and its results are there; what comes behind may start as soon as there is room */
     grid_wait();
     grid_release();
-    if (CLUSTER * SPLIT > 1) cluster_meet();
+#if EARLY
+    if (warp > 0) threads_meet(0, THREADS);
+    else {
+        threads_pass(0, THREADS);
+        if (elected()) load_early(a, s, block);
+        __syncwarp();
+    }
+#else
+    if (CLUSTER > 1) cluster_meet();
     else __syncthreads();
+#endif
     if (warp < 4) {
         if (THREADS > 256) REGISTERS_GIVE(PRODUCER_REGISTERS);
         if (warp == 0) load_tiles(a, s, block);
         if (SCALE_ARRIVALS > 0 && warp > 0) load_scales(a, s);
+        if (WIDENS && warp > 0) widen_rows(a, s);
 #if SCALING == SCALING_SQUARE
-        if (SCALE_ARRIVALS == 0 && warp == 1) load_squares(a, s);
+        if (SCALE_ARRIVALS == 0 && warp == 1) load_squares(a, s, block);
 #endif
         __syncwarp();
-#if SPLIT > 1
-        part_meets();
-#endif
+        if (SPLIT > 1) cluster_wait();
     } else {
         if (THREADS > 256) REGISTERS_TAKE(CONSUMER_REGISTERS);
         consume(a, s, block);

@@ -30,6 +30,8 @@
 #define PRODUCT_E4M3 4
 #define PRODUCT_E5M2 5
 
+#define WIDEN_ROWS 4           /* WIDENS: of a ticket */
+#define WIDEN_CHUNK 128        /* whose tickets are counted together */
 #define PRODUCT_STEP_BYTES 128 /* of a row of A or B in one stage */
 
 typedef struct product_map { PRODUCT_ALIGNED unsigned long long opaque[16]; } product_map;
@@ -39,7 +41,7 @@ typedef struct product_args {
     product_map d_map;        /* if d_boxes: BF16 */
     product_scales a_scales, b_scales;
     const long long *offsets; /* groups + 1: PRODUCT_ROWS, PRODUCT_DEPTH; PRODUCT_MASKED: groups counts */
-    const void *a;            /* GATHER: where A's rows lie, bytes between them, how many, and which ones the product's rows are */
+    const void *a;            /* GATHER, WIDENS: where A's rows lie, bytes between them, how many, and which ones the product's rows are */
     long long a_pitch;
     const int *rows_of_a;
     int a_rows;
@@ -53,6 +55,8 @@ typedef struct product_args {
     int depth_block;          /* PRODUCT_DEPTH: group g's values begin at the (offset / block + g)-th multiple, or, where it is 0, at the offset */
     int n_tiles;              /* of CLUSTER * BN columns */
     int *tickets;             /* DEAL: drawn so far, 0 at first */
+    void *wide;               /* WIDENS: A in BF16, dense, which a_map names; its codes lie at a, a_pitch bytes between rows */
+    int *counters;            /* WIDENS: tickets drawn, then for each WIDEN_CHUNK rows those that are done; 0 at first */
     int band;                 /* rows of tiles that are walked together */
     int d_boxes;
     int vectors;              /* rows of D begin at multiples of 16 bytes */

@@ -5,43 +5,69 @@
 #define MOII_PRODUCT_SQUARES_CUH
 
 #if SCALING == SCALING_SQUARE
+#define KNOWN_FIRST (SHORT && GROUPS == PRODUCT_DENSE)
 #define SQUARES_BARRIERS (BARRIERS_AT + 16 * STAGES)
 
 MOII_FN unsigned int squares_full(const shared &s, unsigned int place) { return s.base + SQUARES_BARRIERS + 16 * place; }
 MOII_FN unsigned int squares_empty(const shared &s, unsigned int place) { return s.base + SQUARES_BARRIERS + 16 * place + 8; }
-MOII_FN unsigned int squares_at(const shared &s, unsigned int place) { return s.base + SQUARES_AT + place * (4 * SQUARES_STEPS * SQUARES); }
+MOII_FN unsigned int squares_at(const shared &s, unsigned int place) { return s.base + SQUARES_AT + place * (4 * SQUARES_STEPS * TILE_SQUARES); }
 
-/* One warp: the scales of the unit's stages from `step` on; they are the fetched-th 64. */
-MOII_FN void fetch_squares(const product_args &a, const shared &s, const unit &u, int step, unsigned int fetched)
+typedef struct squares { float of[TILE_SQUARES][SQUARES_STEPS / 32]; } squares; /* a lane's share of 64 stages' scales */
+
+/* One warp: the scales of the unit's stages from `step` on. */
+MOII_FN squares read_squares(const product_args &a, const unit &u, int step)
 {
     const int lane = (int)threadIdx.x % 32, steps = steps_of(u);
-    const unsigned int place = fetched & 1;
+    squares v;
     const float *p = (const float *)((const char *)a.b_scales.p + (B_GROUPED ? u.group * a.b_scales.group_bytes : 0));
-    float v[SQUARES][SQUARES_STEPS / 32];
 #pragma unroll
-    for (int i = 0; i < SQUARES; i++) { /* behind the last: columns that are not stored */
+    for (int i = 0; i < TILE_SQUARES; i++) { /* behind the last: columns that are not stored */
         const unsigned int row = SWIGLU ? (unsigned int)(u.col + i * (a.n / 2)) / 128 : (unsigned int)min(u.col / 128 + i, a.b_scales.rows - 1);
 #pragma unroll
-        for (int j = 0; j < SQUARES_STEPS / 32; j++)
-            v[i][j] = step + j * 32 + lane < steps ? __ldg(p + scale_index(a.b_scales, row, (unsigned int)(u.block + step + j * 32 + lane))) : 0.0f;
+        for (int j = 0; j < SQUARES_STEPS / 32; j++) {
+            const int at = step + j * 32 + lane;
+            v.of[i][j] = at < steps ? __ldg(p + scale_index(a.b_scales, row, (unsigned int)(u.block + turned(u, at) * STRIDE))) : 0.0f;
+        }
     }
+    return v;
+}
+
+/* They are the fetched-th 64. */
+MOII_FN void write_squares(const shared &s, const squares &v, unsigned int fetched)
+{
+    const int lane = (int)threadIdx.x % 32;
+    const unsigned int place = fetched & 1;
     barrier_wait(squares_empty(s, place), (fetched >> 1 & 1) ^ 1);
 #pragma unroll
-    for (int i = 0; i < SQUARES; i++)
+    for (int i = 0; i < TILE_SQUARES; i++)
 #pragma unroll
-        for (int j = 0; j < SQUARES_STEPS / 32; j++) shared_write(squares_at(s, place) + 4 * (i * SQUARES_STEPS + j * 32 + lane), v[i][j]);
+        for (int j = 0; j < SQUARES_STEPS / 32; j++) shared_write(squares_at(s, place) + 4 * (i * SQUARES_STEPS + j * 32 + lane), v.of[i][j]);
     __syncwarp();
     if (lane == 0) barrier_arrive(squares_full(s, place));
 }
 
-/* All units' scales, where the warp has nothing else to load. */
-MOII_FN void load_squares(const product_args &a, const shared &s)
+MOII_FN void fetch_squares(const product_args &a, const shared &s, const unit &u, int step, unsigned int fetched)
 {
+    write_squares(s, read_squares(a, u, step), fetched);
+}
+
+/* All units' scales, where the warp has nothing else to load.  The first unit's it asks for before it is told which one that is. */
+MOII_FN void load_squares(const product_args &a, const shared &s, unsigned int block)
+{
+    squares first = { };
+    if (KNOWN_FIRST) {
+        unit u;
+        cursor c = cursor_begin(a, ROWS_ANY);
+        if (find_unit(a, &c, first_unit(), block, &u)) first = read_squares(a, u, 0);
+    }
     hand h = 0;
     unsigned int fetched = 0;
     unit u;
     for (; take_card(s, h, &u); return_card(s, &h))
-        for (int step = 0; step < steps_of(u); step += SQUARES_STEPS) fetch_squares(a, s, u, step, fetched++);
+        for (int step = 0; step < steps_of(u); step += SQUARES_STEPS, fetched++) {
+            if (KNOWN_FIRST && fetched == 0) write_squares(s, first, 0);
+            else fetch_squares(a, s, u, step, fetched);
+        }
 }
 #endif
 
@@ -71,11 +97,11 @@ MOII_FN void reach_squares(const shared &s, int step, unsigned int *taken)
     take_squares(s, taken);
 }
 
-/* Address of the first square's scale in a stage. */
-MOII_FN unsigned int square_of(const shared &s, unsigned int taken, int step)
+/* Address of the first square's scale in a stage; apart: squares of the tile in front of the warpgroup's. */
+MOII_FN unsigned int square_of(const shared &s, unsigned int taken, int step, int apart)
 {
 #if SCALING == SCALING_SQUARE
-    return squares_at(s, (taken - 1) & 1) + 4 * (step % SQUARES_STEPS);
+    return squares_at(s, (taken - 1) & 1) + 4 * (step % SQUARES_STEPS + (WIDE ? apart * SQUARES_STEPS : 0));
 #else
     return 0;
 #endif

@@ -104,7 +104,7 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
     const unsigned int mine = OUT_AT + (unsigned int)wg * (BOXES * 8192);
     const unsigned int to = s.base + mine + warp * 2048 + lane % 16 * 128;
     const bool clipped = GROUPS == PRODUCT_DENSE || GROUPS == PRODUCT_DEPTH; /* a map knows where D ends, but not where a group's rows do */
-    const int whole = clipped ? WAVES : min(max(u.rows / 64 - wg + WAVES_APART - 1, 0) / WAVES_APART, WAVES); /* waves that boxes store */
+    const int whole = clipped ? WAVES : min(max(u.rows / 64 - (BESIDE ? 0 : wg) + WAVES_APART - 1, 0) / WAVES_APART, WAVES); /* waves that boxes store */
     const int boxes = a.d_boxes && !SCATTER && BN % 64 == 0 ? whole * CHUNKS : 0;
 #pragma unroll
     for (int from = 0; from < WAVES * CHUNKS; from += BOXES) {
@@ -160,35 +160,67 @@ MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, i
 /* ---- one tile's reduction in SPLIT parts ---- */
 
 #if SPLIT > 1
-/* The loading warps' share of join_parts. */
-MOII_FN void part_meets()
+/* What block `to` has of a piece: [part][its pieces][thread] four sums. */
+MOII_FN unsigned int part_at(const shared &s, unsigned int part, int piece, int t)
 {
-    cluster_meet();
-    cluster_meet();
+    return s.base + PARTS_AT + ((part * PIECES_EACH + (unsigned int)piece % PIECES_EACH) * TEAM + (unsigned int)t) * 16;
 }
 
-/* Every block leaves its sums in its own shared memory, in the order of threads and registers; block b then adds the b-th share of the
- * registers of all blocks, in the order of the parts, and stores it.  A cluster has one unit. */
+/* The block's share of the pieces; where all columns are D's, without asking for each. */
+MOII_FN void store_pieces(const product_args &a, const shared &s, const unit &u, int wg, int warp, int lane, int first, const float v[PIECES_EACH][4])
+{
+#if WAVES == 1 && !OUT_F32
+    if (a.vectors && u.col + BN <= a.n) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int to = place_of(a, s, u, WAVE_ROW(wg, 0) + warp * 16 + lane / 4 + 8 * h);
+            if (to < 0) continue;
+            unsigned int *d = (unsigned int *)((unsigned short *)a.d + to * a.ldd + u.col + first * 8) + lane % 4;
+#pragma unroll
+            for (int i = 0; i < PIECES_EACH; i++)
+                if (PIECES % SPLIT == 0 || first + i < PIECES) d[4 * i] = bf16_pair(v[i][2 * h], v[i][2 * h + 1]);
+        }
+        return;
+    }
+#endif
+#pragma unroll
+    for (int i = 0; i < PIECES_EACH; i++) {
+        const int piece = first + i;
+        if (piece >= PIECES) break;
+        store_values(a, s, u, WAVE_ROW(wg, piece / (BN / 8)) + warp * 16, lane, piece % (BN / 8) * 8, 1, v[i]);
+    }
+}
+
+/* Block b adds up and stores the b-th share of the pieces of the tile: every other block sends it those sums, which a barrier of b's
+ * counts.  The parts are added in their order.  A cluster has one unit, so that nobody sends twice. */
 MOII_FN void join_parts(const product_args &a, const shared &s, const unit &u, int wg, unsigned int block, float sum[WAVES][BN / 2])
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4, t = (int)threadIdx.x - 128;
-    float *mine = (float *)s.p;
 #if SCALING == SCALING_ROWS
 #pragma unroll
     for (int w = 0; w < WAVES; w++) apply_rows(a, u, WAVE_ROW(wg, w) + warp * 16, lane, sum[w]);
 #endif
-    threads_meet(2, TEAM); /* the stages are read */
 #pragma unroll
-    for (int i = 0; i < WAVES * BN / 2; i++) mine[i * TEAM + t] = sum[i / (BN / 2)][i % (BN / 2)];
-    cluster_meet();
-    for (int piece = (int)block; piece < WAVES * BN / 8; piece += SPLIT) { /* 8 columns of 16 rows */
-        float v[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            for (unsigned int b = 0; b < SPLIT; b++) v[i] += cluster_read(s.base + ((piece * 4 + i) * TEAM + t) * 4, b);
-        store_values(a, s, u, WAVE_ROW(wg, piece / (BN / 8)) + warp * 16, lane, piece % (BN / 8) * 8, 1, v);
+    for (int i = 0; i < PIECES; i++) {
+        const float *v = sum[i / (BN / 8)] + i % (BN / 8) * 4;
+        const unsigned int to = i / PIECES_EACH, at = part_at(s, block, i, t);
+        if (to == block) shared_write_floats(at, v[0], v[1], v[2], v[3]);
+        else floats_send(at, v[0], v[1], v[2], v[3], s.base + PARTS_BARRIER, to);
     }
-    cluster_meet();
+    barrier_wait(s.base + PARTS_BARRIER, 0);
+    const int first = (int)block * PIECES_EACH;
+    float v[PIECES_EACH][4];
+#pragma unroll
+    for (int i = 0; i < PIECES_EACH; i++) {
+        if (PIECES % SPLIT && first + i >= PIECES) break;
+        v[i][0] = v[i][1] = v[i][2] = v[i][3] = 0.0f;
+#pragma unroll
+        for (unsigned int b = 0; b < SPLIT; b++) {
+            const float4 x = shared_read_floats(part_at(s, b, i, t));
+            v[i][0] += x.x, v[i][1] += x.y, v[i][2] += x.z, v[i][3] += x.w;
+        }
+    }
+    store_pieces(a, s, u, wg, warp, lane, first, v);
 }
 #endif
 

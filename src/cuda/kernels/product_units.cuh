@@ -33,7 +33,7 @@ typedef struct cursor { /* the group and its band where the last unit lay */
 /* A group's last stage may hold values of the next group, but for blocks as long as a stage, which are 0 behind the group's last value. */
 #define STAGES_STRADDLE (GROUPS == PRODUCT_DEPTH && !(SCALING == SCALING_VECTOR && !SCALE_E8M0))
 
-MOII_FN int steps_of(const unit &u) { return (u.k_end - u.k + STEP - 1) / STEP; }
+MOII_FN int steps_of(const unit &u) { return (u.k_end - u.k + STRIDE * STEP - 1) / (STRIDE * STEP); }
 
 MOII_FN int first_unit() { return blockIdx.x / (CLUSTER * SPLIT); }
 MOII_FN int units_apart() { return gridDim.x / (CLUSTER * SPLIT); }
@@ -78,6 +78,14 @@ MOII_FN int quotient(int x, int by)
     return q;
 }
 
+/* The block's part of a tile's reduction: every SPLIT-th stage. */
+MOII_FN void unit_part(unsigned int block, unit *u)
+{
+    if (SPLIT == 1) return;
+    u->k = min((int)block * STEP, u->k_end);
+    u->block = u->k / (SCALING == SCALING_MX || SCALE_E8M0 ? 32 : 128);
+}
+
 /* false: there is no such unit.  i must not descend from call to call. */
 MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int block, unit *u)
 {
@@ -94,10 +102,10 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
         c->first += high * a.n_tiles;
         c->band++;
     }
-    const int in = i - c->first, n = quotient(in, high), m = c->band * a.band + in - n * high;
+    const int in = i - c->first, n = high == 1 ? in : quotient(in, high), m = c->band * a.band + in - n * high;
     const int row = m * BM;
     u->group = c->group;
-    u->col = (n * CLUSTER + (CLUSTER > 1 ? (int)block : 0)) * BN;
+    u->col = (n * CLUSTER + (CLUSTER > 1 ? (int)block : 0)) * COLUMNS;
     u->k = 0, u->k_end = a.k, u->block = 0;
 #if GROUPS == PRODUCT_ROWS
     u->row = c->begin + row;
@@ -113,13 +121,22 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
     u->k_end = u->k + (c->end - c->begin);
     u->block = c->begin / (SCALING == SCALING_MX || SCALE_E8M0 ? 32 : 128) + c->group;
 #endif
-#if SPLIT > 1
-    const int steps = (a.k + STEP - 1) / STEP, share = (steps + SPLIT - 1) / SPLIT;
-    u->k = min((int)block * share, steps) * STEP;
-    u->k_end = min(a.k, min(((int)block + 1) * share, steps) * STEP);
-    u->block = u->k / (SCALING == SCALING_MX || SCALE_E8M0 ? 32 : 128);
-#endif
+    unit_part(block, u);
     return true;
 }
+
+#define ROTATED 0
+/* Which stage of the reduction comes i-th. */
+MOII_FN int turned(const unit &u, int i)
+{
+    if (!ROTATED) return i;
+    const int steps = steps_of(u), at = i + (int)((unsigned int)(u.col / 16 * 0x9E37 & 0xFFFF) * (unsigned int)steps >> 16);
+    return at < steps ? at : at - steps;
+}
+
+#if SPLIT > 1
+/* Pieces of a tile that the block adds up. */
+MOII_FN int parts_here(unsigned int block) { return max(0, min(PIECES_EACH, PIECES - (int)block * PIECES_EACH)); }
+#endif
 
 #endif

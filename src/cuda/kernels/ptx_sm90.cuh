@@ -33,6 +33,18 @@ MOII_FN void shared_write_four(unsigned int address, uint4 v)
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" :: "r"(address), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 
+MOII_FN float4 shared_read_floats(unsigned int address)
+{
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address) : "memory");
+    return v;
+}
+
+MOII_FN void shared_write_floats(unsigned int address, float a, float b, float c, float d)
+{
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" :: "r"(address), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+
 MOII_FN void shared_write(unsigned int address, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(address), "f"(v) : "memory"); }
 
 MOII_FN unsigned int shared_read_word(unsigned int address)
@@ -85,6 +97,9 @@ MOII_FN void barrier_wait(unsigned int barrier, unsigned int parity)
 
 /* One of the 15 barriers that whole warps share: `threads` of them meet. */
 MOII_FN void threads_meet(int barrier, int threads) { asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(threads) : "memory"); }
+
+/* The calling threads are among those that meet, and do not wait for the others. */
+MOII_FN void threads_pass(int barrier, int threads) { asm volatile("bar.arrive %0, %1;" :: "r"(barrier), "r"(threads) : "memory"); }
 
 /* ---- copies of boxes of a tensor map into shared memory ---- */
 
@@ -173,6 +188,10 @@ MOII_FN void cluster_meet()
     asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+/* The same in two halves, for barriers that barrier_init_done has announced: a release would also wait for copies under way. */
+MOII_FN void cluster_here() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+MOII_FN void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
 /* Reads a float at the same place of another block. */
 MOII_FN float cluster_read(unsigned int address, unsigned int block)
 {
@@ -180,6 +199,14 @@ MOII_FN float cluster_read(unsigned int address, unsigned int block)
     asm volatile("{\n .reg .b32 there;\n mapa.shared::cluster.u32 there, %1, %2;\n ld.shared::cluster.f32 %0, [there];\n}"
                  : "=f"(v) : "r"(address), "r"(block) : "memory");
     return v;
+}
+
+/* Sends four floats to a place of another block, announced to that block's barrier as 16 bytes; both named by their addresses here. */
+MOII_FN void floats_send(unsigned int to, float a, float b, float c, float d, unsigned int barrier, unsigned int block)
+{
+    asm volatile("{\n .reg .b32 there, bell;\n mapa.shared::cluster.u32 there, %0, %6;\n mapa.shared::cluster.u32 bell, %5, %6;\n"
+                 " st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], {%1, %2, %3, %4}, [bell];\n}"
+                 :: "r"(to), "f"(a), "f"(b), "f"(c), "f"(d), "r"(barrier), "r"(block) : "memory");
 }
 
 /* Sends a word to a place of another block, announced to that block's barrier as 4 bytes; both named by their addresses here. */
@@ -207,6 +234,22 @@ MOII_FN bool elected()
 
 /* What generic stores wrote to shared memory becomes visible to copies and tensor cores. */
 MOII_FN void shared_to_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/* The same of global memory; each side of a copy's source needs it. */
+MOII_FN void global_to_async() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+
+/* A counter in memory: what was done before an addition is seen by whoever finds it counted. */
+MOII_FN void count_up(int *p)
+{
+    asm volatile("red.release.gpu.global.add.s32 [%0], 1;" :: "l"((unsigned long long)__cvta_generic_to_global(p)) : "memory");
+}
+
+MOII_FN int counted(const int *p)
+{
+    int v;
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"((unsigned long long)__cvta_generic_to_global(p)) : "memory");
+    return v;
+}
 
 MOII_FN void matrices_store(unsigned int address, unsigned int a, unsigned int b, unsigned int c, unsigned int d)
 {

@@ -13,6 +13,8 @@ typedef struct widen_sm90_args {
     unsigned int group_rows;      /* rows of a group: their scales are one run */
     unsigned int pieces;          /* of 16 values in a row */
     unsigned int count;           /* of pieces in all rows */
+    unsigned int counters;        /* to be cleared */
+    int *counter;
 } widen_sm90_args;
 
 #endif
