@@ -125,7 +125,7 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
     return true;
 }
 
-#define ROTATED 0
+#define ROTATED 1
 /* Which stage of the reduction comes i-th. */
 MOII_FN int turned(const unit &u, int i)
 {
