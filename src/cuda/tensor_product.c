@@ -118,7 +118,7 @@ static int64_t most_units(const moii_tensor_product *p, const moii_tensor_tile *
     return tiles * across;
 }
 
-enum { DEALT_FROM = 8 }; /* units for each cluster; those with SwiGLU in the store have not been drawn on a chip yet */
+enum { DEALT_FROM = 8 }; /* units for each cluster; those with SwiGLU in the store lose by it, up to a tenth */
 bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     if (p->grouping != PRODUCT_ROWS || p->overlap || p->k == 0) return false;

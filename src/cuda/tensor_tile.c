@@ -94,13 +94,14 @@ static double estimate_few(const moii_tensor_product *p, const moii_tensor_tile 
     double bn = t->bn, rows = moii_tile_rows(p, t), blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
     /* clusters of four lie within parts of the chip that have no room for all: 27 of 33 are at work at one time */
     if (t->split > 2) sms = (double)moii_max((p->sms / t->split - 6) * t->split, 1);
-    double rounds = (double)(int64_t)((blocks + sms - 1) / sms), filled = rounds * sms / blocks, some = 100.0 / blocks;
+    double rounds = (double)(int64_t)((blocks + sms - 1) / sms), filled = rounds * sms / blocks, some = 122.0 / blocks;
     double bytes = (double)p->n * (double)p->k + (double)p->m * (double)p->k + out_bytes(p) * (double)p->m * (double)p->n;
+    bytes += 0.1 * (double)p->m * (double)p->k * s.n_tiles; /* A out of L2, by the way that weights take too */
     double memory = bytes / 2290.0 * longest(blocks > sms ? filled : 1.0, some);
-    double copies = rounds * s.steps * (rows + moii_tile_lines(p, t)) * PRODUCT_STEP_BYTES / 48.0;
+    double copies = rounds * s.steps * (rows + moii_tile_lines(p, t)) * PRODUCT_STEP_BYTES / 42.0;
     double chain = rounds * s.steps * (t->few == 2 ? longest(2.0 * bn, 220.0) : 2.0 * bn + 250.0) / t->turns;
-    double join = t->split == 1 ? 0.0 : t->split == 2 ? 400.0 + 4.0 * bn * t->wgs : 3200.0 + 10.0 * bn * t->wgs;
-    return longest(memory, longest(copies, chain)) + 4500.0 + 12.0 * bn + 500.0 * (rounds - 1.0) + join;
+    double join = t->split == 1 ? 0.0 : t->split == 2 ? 400.0 + 6.0 * bn * t->wgs : 3200.0 + 10.0 * bn * t->wgs;
+    return longest(memory, longest(copies, chain)) + 4500.0 + 12.0 * bn + (bn > 128.0 ? 2000.0 : 0.0) + 500.0 * (rounds - 1.0) + join;
 }
 
 static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)

@@ -26,7 +26,8 @@
  *             cores' sums over 128 values (32 for SCALING_MX) are added to FP32 registers, times the scales: they keep 13 bits themselves.
  *   shared    PRODUCT_SHARED bytes; SHARED_BYTES  the same as tensor_tile.c computes it
  *
- * The order of every sum is fixed: K ascending (for each team, then the teams), then, with SPLIT, the parts ascending. */
+ * The order of every sum is fixed: K ascending, or from a tile's own place on and around (for each team, then the teams), then, with SPLIT, the
+ * parts ascending. */
 #ifndef MOII_PRODUCT_SM90_CUH
 #define MOII_PRODUCT_SM90_CUH
 
@@ -94,10 +95,12 @@
 /* floats of a stage; bulk copies begin at multiples of 4 rows */
 #define A_STAGED (SCALES_STAGED ? BM * PER_STEP + (SCALES_BULK && GROUPS == PRODUCT_ROWS ? 4 : 0) : 0)
 #define B_STAGED (SCALING == SCALING_VECTOR || SCALING == SCALING_MX ? BN * PER_STEP : 0)
-/* With SPLIT a part has every SPLIT-th stage: what the parts read at one time lies side by side. */
-#define STRIDE SPLIT
+/* Stages of few rows may come in any order, where none but the tiles' warp asks which one comes: with SPLIT a part has every SPLIT-th, for what
+ * the parts read at one time then lies side by side; else a tile's stages are ROTATED (product_units.cuh). */
+#define ANY_ORDER (SHORT && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
+#define STRIDE (ANY_ORDER ? SPLIT : 1)
 /* tiles of the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early */
-#define EARLY (SHORT && CLUSTER == 1 && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
+#define EARLY (SHORT && CLUSTER * SPLIT == 1 && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
 #define EARLY_STAGES 2
 #define SQUARES_STEPS 64 /* stages whose scales of B's squares are fetched together, in advance */
 

@@ -78,11 +78,13 @@ MOII_FN int quotient(int x, int by)
     return q;
 }
 
-/* The block's part of a tile's reduction: every SPLIT-th stage. */
+/* The block's part of a tile's reduction: every SPLIT-th stage, or so many behind each other. */
 MOII_FN void unit_part(unsigned int block, unit *u)
 {
     if (SPLIT == 1) return;
-    u->k = min((int)block * STEP, u->k_end);
+    const int end = u->k_end, steps = (end + STEP - 1) / STEP, share = STRIDE > 1 ? 1 : (steps + SPLIT - 1) / SPLIT;
+    u->k = min((int)block * share * STEP, end);
+    if (STRIDE == 1) u->k_end = min((int)(block + 1) * share * STEP, end);
     u->block = u->k / (SCALING == SCALING_MX || SCALE_E8M0 ? 32 : 128);
 }
 
@@ -125,8 +127,9 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
     return true;
 }
 
-#define ROTATED 1
-/* Which stage of the reduction comes i-th. */
+/* Which stage of the reduction comes i-th.  Where all blocks read the same lines of A at the same time, they wait for each other at L2; so each
+ * begins elsewhere, if its chain of stages is a short one (longer ones lose more by reading weights out of order). */
+#define ROTATED (ANY_ORDER && SHORT == 1 && SPLIT == 1)
 MOII_FN int turned(const unit &u, int i)
 {
     if (!ROTATED) return i;
