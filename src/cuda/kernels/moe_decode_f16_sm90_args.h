@@ -9,7 +9,7 @@
 enum { F16_WORKERS = 8, F16_TEAM = 4, F16_TEAMS = F16_WORKERS / F16_TEAM, F16_UP_WARPS = F16_WORKERS + F16_TEAMS, F16_DOWN_WARPS = F16_WORKERS };
 /* Rows of an item (pass 1: 8 of gate, then 8 of up), bytes of a row in a line, of an item's line; most lines of a slot in either pass. */
 enum { F16_ROWS = 16, F16_LINE = 128, F16_LINE_BYTES = F16_ROWS * F16_LINE, F16_UP_LINES = 2, F16_DOWN_LINES = 3 };
-enum { F16_MOST_TOKENS = 8, F16_MOST_PAIRS = 16 * F16_MOST_TOKENS };
+enum { F16_MOST_TOKENS = 8 };
 
 typedef struct moe_decode_f16_sm90_args {
     product_map map;            /* of the weights */
