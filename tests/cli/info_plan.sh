@@ -13,7 +13,7 @@ expect 0 "|D - exact| <= 260 2^-24 (S), S = sum |A B|, + half a unit of bf16" $m
 expect 1 "a and b must have one recipe" $m info plan gemm --a mxfp8 --b blk128
 # of few rows, the reduction is cut in parts; fewer multiprocessors do without
 expect 0 "reduction in 2 parts" $m info plan gemm --arch sm_90a --row gemm_sm90 --m 64 --n 2112 --k 7168
-expect 0 "BN=32 STAGES=12 CLUSTER=1 SPLIT=2 TURNS=2" $m info plan gemm --arch sm_90a --row gemm_sm90 --m 64 --n 2112 --k 7168 --layout col
+expect 0 "BN=32 STAGES=12 CLUSTER=1 SPLIT=2 TURNS=1 BOXES=1" $m info plan gemm --arch sm_90a --row gemm_sm90 --m 64 --n 2112 --k 7168 --layout col
 expect 0 "20 of 100" $m info plan gemm --arch sm_90a --row gemm_sm90 --m 64 --n 2112 --k 7168 --sms 100 --sm-limit 20
 grep -q "in 2 parts" out && fail "a product on few multiprocessors is cut in parts"
 expect 0 "GROUPS=3" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --group masked --groups 4 --rows 4096 --expected 1024 --n 7168 --k 2048
