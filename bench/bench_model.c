@@ -217,6 +217,7 @@ bool bench_model(bench *b, const shapes *s, int line, const char *row)
     if (!read_line(&j, s, line)) return bench_refuse(b, c.op, "?", c.row, "format must be mxfp8 or bf16");
     snprintf(c.name, sizeof c.name, "l%lld h%lld f%lld e%lld top%lld v%lld %s", (long long)j.layers, (long long)j.h, (long long)j.f,
              (long long)j.experts, (long long)j.top_k, (long long)j.vocab, j.mx ? "mxfp8" : "bf16");
+    /* mkdtemp(3) wants six X at the end and puts a name of its own in their place */
     snprintf(j.folder, sizeof j.folder, "%.200s/moiety-bench-XXXXXX", where && *where ? where : "/tmp");
     if (!mkdtemp(j.folder)) return bench_refuse(b, c.op, c.name, c.row, "cannot make a folder below TMPDIR");
     snprintf(j.file, sizeof j.file, "%s/model.safetensors", j.folder);

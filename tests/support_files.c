@@ -17,7 +17,7 @@ const char *moit_path(const char *name)
     static char paths[8][320];
     static int next;
     if (!*folder) {
-        strcpy(folder, "/tmp/moiety-test-XXXXXX");
+        strcpy(folder, "/tmp/moiety-test-XXXXXX"); /* mkdtemp(3) puts a name of its own in place of the six X */
         assert_non_null(mkdtemp(folder));
     }
     char *path = paths[next++ % 8];

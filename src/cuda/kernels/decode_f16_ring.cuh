@@ -7,7 +7,6 @@
 #include "decode_f16_multiply.cuh"
 
 typedef struct worker {
-    char *memory;
     unsigned int shared;
     int warp, lane;
 } worker;

@@ -28,7 +28,7 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 80 : 136) moe_decode_f16_sm90
 {
     extern __shared__ __align__(1024) char memory[];
     worker w;
-    w.memory = memory, w.shared = shared_address(memory), w.warp = (int)threadIdx.x / 32, w.lane = (int)threadIdx.x % 32;
+    w.shared = shared_address(memory), w.warp = (int)threadIdx.x / 32, w.lane = (int)threadIdx.x % 32;
     lists l = lists_at(a, memory);
     if (threadIdx.x == 0) map_prefetch(&a.map);
     make_barriers(w, a);
