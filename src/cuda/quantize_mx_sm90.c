@@ -11,17 +11,18 @@
 enum { THREADS = 512, SLOT = 32, SLOTS = 8, TILES = 2, SLOT_BYTES = 16 }; /* as the kernel has them */
 
 /* What one variant is compiled for; row_elem 0: columns alone. */
-typedef struct shape { int row_elem, col_elem; bool ragged; } shape;
+typedef struct shape { int row_elem, col_elem; bool ragged, rebase; } shape;
 
 static void defines_for(shape s, char defines[MOII_DEFINES])
 {
-    snprintf(defines, MOII_DEFINES, "ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d RAGGED=%d", s.row_elem ? TILE_MX32 : TILE_NONE, s.row_elem,
-             TILE_MX32, s.col_elem, s.ragged);
+    snprintf(defines, MOII_DEFINES, "ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d RAGGED=%d ROW_REBASE=%d", s.row_elem ? TILE_MX32 : TILE_NONE,
+             s.row_elem, TILE_MX32, s.col_elem, s.ragged, s.rebase);
 }
 
 static const shape shapes[] = {
-    { ELEM_E4M3, ELEM_E4M3, false }, { 0, ELEM_E4M3, false }, { ELEM_E5M2, ELEM_E5M2, false }, { 0, ELEM_E5M2, false },
-    { ELEM_E4M3, ELEM_E4M3, true }, { 0, ELEM_E4M3, true }, { ELEM_E5M2, ELEM_E5M2, true }, { 0, ELEM_E5M2, true },
+    { ELEM_E4M3, ELEM_E4M3, false, false }, { 0, ELEM_E4M3, false, false }, { ELEM_E5M2, ELEM_E5M2, false, false }, { 0, ELEM_E5M2, false, false },
+    { ELEM_E4M3, ELEM_E4M3, true, false }, { 0, ELEM_E4M3, true, false }, { ELEM_E5M2, ELEM_E5M2, true, false }, { 0, ELEM_E5M2, true, false },
+    { ELEM_E4M3, ELEM_E4M3, false, true }, { ELEM_E4M3, ELEM_E4M3, true, true },
 };
 static void variant(int i, char defines[MOII_DEFINES]) { defines_for(shapes[i], defines); }
 
@@ -40,8 +41,8 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     *why = "results must be E4M3 or E5M2 in blocks of 32, not lenient";
     if (moii_tile8_kind(&d->colwise) != TILE_MX32) return false;
     if (d->want & MOI_WANT_ROWWISE && moii_tile8_kind(&d->rowwise) != TILE_MX32) return false;
-    *why = "rows' scales must not be made equal";
-    if (d->rowwise_mx != MOI_MX_FREE) return false;
+    *why = "a tile of 128 columns does not know a whole row";
+    if (d->rowwise_mx == MOI_MX_PER_ROW) return false;
     *why = "there must be one matrix, of a multiple of 128 columns";
     if (d->batch != 1 || d->cols % MOII_TILE) return false;
     *why = "there must be fewer than 2^16 strips of 256 rows, and fewer than 2^30 columns";
@@ -59,7 +60,8 @@ static moi_status plan_it(moi_plan *plan)
     MOII_REQUIRE(k, MOI_ERR_NOMEM, "quantize plan: no memory");
     plan->state = k;
     plan->unplan = unplan;
-    const shape s = { .row_elem = d->want & MOI_WANT_ROWWISE ? (int)d->rowwise.elem : 0, .col_elem = (int)d->colwise.elem, .ragged = d->groups > 0 };
+    const shape s = { .row_elem = d->want & MOI_WANT_ROWWISE ? (int)d->rowwise.elem : 0, .col_elem = (int)d->colwise.elem, .ragged = d->groups > 0,
+                      .rebase = d->rowwise_mx == MOI_MX_PER_128 };
     k->kernel = &kernel;
     k->shared_bytes = TILES * (2 * CODES + CODES + 2 * SCALES) + SLOTS * SLOT_BYTES; /* the kernel's struct shared_memory */
     defines_for(s, k->defines);
@@ -72,7 +74,7 @@ static void arrange(const moi_plan *plan, moii_gpu_launch *launch, quantize_mx_s
     enum { BLOCKS_AT_ONCE = 2, MANY_ROUNDS = 32, MANY_ROWS = 256, BAND = 8 };
     const moi_quantize_desc *d = &plan->desc.quantize;
     int64_t across = launch->grid[0], bands = 1;
-    bool many = across * launch->grid[1] >= (int64_t)MANY_ROUNDS * BLOCKS_AT_ONCE * moii_gpu_of(plan->ctx)->sms;
+    bool many = across * launch->grid[1] >= (int64_t)MANY_ROUNDS * BLOCKS_AT_ONCE * moii_gpu_of(plan->ctx)->sms && d->rowwise_mx == MOI_MX_FREE;
     if (!(d->want & MOI_WANT_ROWWISE)) {
         if (!d->groups) bands = across % 4 == 0 ? 4 : across % 2 == 0 ? 2 : 1;
     } else if (d->groups) {
@@ -83,6 +85,14 @@ static void arrange(const moi_plan *plan, moii_gpu_launch *launch, quantize_mx_s
         launch->cluster = 2, a->meets = MEET_READING | MEET_FIRST | MEET_STORES;
     }
     launch->grid[0] = across / bands, launch->grid[2] = bands;
+}
+
+/* The last strips are read as what leaves the L2 cache first, so that more of what is written need not leave it before the end: as many as were fastest. */
+static unsigned int late_strip(const moi_quantize_desc *d, int64_t strips)
+{
+    enum { BOTH_MB = 24, GROUPS_MB = 48 };
+    const int64_t strip_bytes = 2 * SLOT * SLOTS * d->cols, mb = d->want & MOI_WANT_ROWWISE ? BOTH_MB : d->groups ? GROUPS_MB : 0;
+    return (unsigned int)moii_max(strips - (mb << 20) / strip_bytes, 0);
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -102,6 +112,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     moii_gpu_launch launch = { .grid = { d->cols / MOII_TILE, moii_ceil_div(slots_of(d, in->rows), SLOTS) }, .threads = THREADS,
                                .shared_bytes = k->shared_bytes };
     arrange(plan, &launch, &a);
+    a.late = launch.grid[2] > 1 ? UINT32_MAX : late_strip(d, launch.grid[1]);
     return moii_gpu_run(plan, k, &launch, &a, stream);
 }
 

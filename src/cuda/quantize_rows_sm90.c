@@ -7,13 +7,24 @@
 #include "kernels/quantize_rows_sm90_args.h"
 #include "tile8.h"
 
-enum { ROWS = QUANTIZE_ROWS_SM90_ROWS, THREAD_COLS = 8 * QUANTIZE_ROWS_SM90_PACKETS, MOST_COLS = THREAD_COLS * QUANTIZE_ROWS_SM90_THREADS,
-       MOST_BATCH = 65535 };
+enum { ROWS = QUANTIZE_ROWS_SM90_ROWS, MANY = QUANTIZE_ROWS_SM90_MANY_PACKETS, FEW = QUANTIZE_ROWS_SM90_FEW_PACKETS, MOST_BATCH = 65535 };
 
-static void defines_for(bool bf16, bool whole, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "BF16=%d WHOLE=%d", bf16, whole); }
-static void variant(int i, char defines[MOII_DEFINES]) { defines_for(i / 2, i % 2, defines); }
+/* The widest row where each thread holds so many packets. */
+static int64_t most_cols(int packets) { return 8 * packets * QUANTIZE_ROWS_SM90_THREADS(packets); }
 
-static const moii_kernel kernel = { .stem = "quantize_rows_sm90", .archs = "sm_90a sm_100a", .registers = 128, .variants = 4, .variant = variant };
+/* What one variant is compiled for; whole: rows in packets alone. */
+typedef struct shape { bool bf16, whole; int packets; } shape;
+static const shape shapes[] = { { false, false, MANY }, { false, true, MANY }, { true, false, MANY }, { true, true, MANY }, { true, true, FEW } };
+
+static void defines_for(shape s, char defines[MOII_DEFINES])
+{
+    snprintf(defines, MOII_DEFINES, "BF16=%d WHOLE=%d PACKETS=%d", s.bf16, s.whole, s.packets);
+}
+static void variant(int i, char defines[MOII_DEFINES]) { defines_for(shapes[i], defines); }
+
+static const moii_kernel kernel = {
+    .stem = "quantize_rows_sm90", .archs = "sm_90a sm_100a", .registers = 128, .variants = sizeof shapes / sizeof *shapes, .variant = variant,
+};
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
@@ -23,25 +34,30 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     *why = "in must be BF16 or FP32";
     if (d->in == MOI_F16) return false;
     *why = "cols must be at most 32768, batch at most 65535";
-    if (d->cols > MOST_COLS || d->batch > MOST_BATCH) return false;
+    if (d->cols > most_cols(MANY) || d->batch > MOST_BATCH) return false;
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
 static void unplan(moi_plan *plan) { free(plan->state); }
 
-/* Two kernels: for rows that are not in whole packets, and for those that are. */
+/* Kernels for rows that are not in whole packets, for those that are, and for many of these, from BF16: half as many of them for each thread, and
+ * fewer registers. */
+enum { PIECES, WHOLE, WHOLE_MANY, FORMS };
+
+static int forms_of(const moi_quantize_desc *d) { return d->in == MOI_BF16 && d->cols <= most_cols(FEW) ? FORMS : WHOLE_MANY; }
+
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_quantize_desc *d = &plan->desc.quantize;
-    moii_gpu_kernel *k = calloc(2, sizeof *k);
+    moii_gpu_kernel *k = calloc(FORMS, sizeof *k);
     MOII_REQUIRE(k, MOI_ERR_NOMEM, "quantize plan: no memory");
     plan->state = k;
     plan->unplan = unplan;
-    for (int whole = 0; whole < 2; whole++) {
-        k[whole].kernel = &kernel;
-        defines_for(d->in == MOI_BF16, whole, k[whole].defines);
+    for (int i = 0; i < forms_of(d); i++) {
+        k[i].kernel = &kernel;
+        defines_for((shape){ d->in == MOI_BF16, i != PIECES, i == WHOLE_MANY ? FEW : MANY }, k[i].defines);
     }
-    return moii_gpu_prepare(plan->ctx, k, 2);
+    return moii_gpu_prepare(plan->ctx, k, forms_of(d));
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -55,10 +71,12 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     a.in_bytes = a.rows * moi_row_bytes(d->in, a.in_ld);
     a.vectors = moi_row_bytes(d->in, a.in_ld) % MOII_ALIGN == 0 && (d->batch == 1 || a.in_bytes % MOII_ALIGN == 0);
     a.row = moii_tile8_side(&d->rowwise, &in->rowwise, a.rows, a.cols, 0);
-    bool whole = a.vectors && a.cols % 8 == 0 && a.row.stride % 8 == 0;
-    moii_gpu_launch launch = { .grid = { moii_round_up(a.rows, MOII_TILE) / ROWS, d->batch },
-                               .threads = (int)moii_round_up(moii_ceil_div(a.cols, THREAD_COLS), 32) };
-    return moii_gpu_run(plan, &k[whole], &launch, &a, stream);
+    enum { MANY_BLOCKS = 48 }; /* for each multiprocessor: else that there are fewer at a time makes their last round cost more than it saves */
+    moii_gpu_launch launch = { .grid = { moii_round_up(a.rows, MOII_TILE) / ROWS, d->batch } };
+    int form = a.vectors && a.cols % 8 == 0 && a.row.stride % 8 == 0 ? WHOLE : PIECES;
+    if (form == WHOLE && forms_of(d) > WHOLE_MANY && launch.grid[0] * d->batch >= (int64_t)MANY_BLOCKS * moii_gpu_of(plan->ctx)->sms) form = WHOLE_MANY;
+    launch.threads = (int)moii_round_up(moii_ceil_div(a.cols, 8 * (form == WHOLE_MANY ? FEW : MANY)), 32);
+    return moii_gpu_run(plan, &k[form], &launch, &a, stream);
 }
 
 static const moii_kernel *const kernels[] = { &kernel, NULL };

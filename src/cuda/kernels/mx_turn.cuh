@@ -16,10 +16,10 @@ typedef uint4 whole_tile[TILE][16];
 MOII_FN int packet_place(int row, int packet) { return packet ^ (row >> 2 & 4); }
 MOII_FN int chunk_place(int col, int chunk) { return chunk ^ (col >> 1 & 7); }
 
-MOII_FN void fetch16(uint4 *to, const void *from)
+MOII_FN void fetch16(uint4 *to, const void *from, unsigned long long policy = EVICT_LAST)
 {
     const unsigned int at = (unsigned int)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" : : "r"(at), "l"(from), "l"(EVICT_LAST) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" : : "r"(at), "l"(from), "l"(policy) : "memory");
 }
 
 /* Waits until no more of the thread's groups of copies are on their way. */
@@ -29,14 +29,24 @@ MOII_FN void fetch16(uint4 *to, const void *from)
 /* Two rows become codes q; their scales come back, a byte each.  All lanes of a warp come here. */
 MOII_FN unsigned int pair_codes(const tile8_side &side, const line v[2], uint2 q[2])
 {
-    const unsigned int top = top_of_lanes(row_pair_top(v, 0), 1, 4);
+    unsigned int top = top_of_lanes(row_pair_top(v, 0), 1, 4);
     two_scales s = take_two(side, top);
+#if ROW_REBASE /* the largest scale of a row's 128, found as their common one would be; what poisons one block poisons all */
+    const unsigned int own = s.codes;
+    top = top_of_lanes(top, 4, 16);
+    s.codes = take_two(side, top).codes;
+    asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(s.inverse) : "r"(top), "r"(0));
+    const unsigned int shifts = s.codes - own;
+#endif
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const uint4 &w = v[i];
         const unsigned int by = i ? upper_half(s.inverse) : lower_half(s.inverse), zero = side.minus_zero;
         q[i].x = four_codes(ROW_ELEM, scaled(w.x, 0, by, zero), scaled(w.x, 1, by, zero), scaled(w.y, 0, by, zero), scaled(w.y, 1, by, zero));
         q[i].y = four_codes(ROW_ELEM, scaled(w.z, 0, by, zero), scaled(w.z, 1, by, zero), scaled(w.w, 0, by, zero), scaled(w.w, 1, by, zero));
+#if ROW_REBASE
+        q[i] = shifted(q[i], i ? shifts >> 16 : shifts & 0xFFFFu);
+#endif
     }
     if (poisoned(top)) s.codes = poison(s.codes, top);
     return __byte_perm(s.codes, 0, 0x4420);
@@ -71,7 +81,7 @@ MOII_FN void cut_codes(unsigned int q[4], int there)
  * poisoned block would make NaN of them); 0: all values count as zeros. */
 MOII_FN void turn_two(const tile8_side &side, const whole_tile &from, half_tile &turned, shared_scales *scales, int rows)
 {
-    const int lane = threadIdx.x % 32, half = lane / 16, block = threadIdx.x / 128, pair = threadIdx.x / 32 % 4 * 16 + lane % 16;
+    const int lane = threadIdx.x % 32, half = lane / 16, block = threadIdx.x / 128 % 4, pair = threadIdx.x / 32 % 4 * 16 + lane % 16;
     if (rows == 0) {
         turned[2 * pair][chunk_place(2 * pair, 2 * block + half)] = turned[2 * pair + 1][chunk_place(2 * pair, 2 * block + half)] = make_uint4(0, 0, 0, 0);
         *(unsigned short *)&scales->e8m0[block][2 * pair] = 0;

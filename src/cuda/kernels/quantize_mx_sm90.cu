@@ -3,7 +3,8 @@
  * quantize_mx_sm90: moi_quantize_run from BF16 to blocks of 32 down columns, or both ways, from one read.  A block makes two tiles of 128 x 128
  * values, one below the other, so that 256 bytes of a column leave together.
  *
- *   defines   ROW_KIND: TILE_NONE or TILE_MX32; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2; RAGGED: 1 where groups cut the rows
+ *   defines   ROW_KIND: TILE_NONE or TILE_MX32; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2; RAGGED: 1 where groups cut the rows;
+ *             ROW_REBASE: 1 where the scales of 128 columns are made equal (E4M3), as moi_rebase_run would
  *   grid      z: bands of x: 128 columns each, y: 256 rows
  *   clusters  of blocks side by side, which meet where a.meets says: memory takes what begins to be stored at the same time faster
  *             (docs/notes/quantize-h200.md)
@@ -16,7 +17,6 @@
  */
 #define TILE_BF16 1
 #define TILE_INLINE
-#define ROW_REBASE 0
 #define SCALES_IN_PACKETS
 #include "quantize_mx_sm90_args.h"
 #include "packets.cuh"
@@ -127,12 +127,13 @@ MOII_FN void close_group(void) { asm volatile("cp.async.commit_group;" : : : "me
 /* The thread's rows of a tile, as one group. */
 MOII_FN void fetch_tile(const quantize_mx_sm90_args &a, const slot &s, int tile, int c0)
 {
+    const unsigned long long policy = blockIdx.y >= a.late ? EVICT_FIRST : EVICT_LAST; /* see quantize_mx_sm90.c */
     const char *from = (const char *)a.in + (s.r0 + my_row()) * a.in_bytes + (c0 + my_col()) * 2;
     uint4 *to = my_packet(tile);
     if (a.packets && s.rows == SLOT) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            fetch16(to + i * ROW_PACKETS, from);
+            fetch16(to + i * ROW_PACKETS, from, policy);
             from += a.in_bytes;
         }
     } else {

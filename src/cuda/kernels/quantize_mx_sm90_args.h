@@ -20,6 +20,7 @@ typedef struct quantize_mx_sm90_args {
     int row_words;      /* rows of row-wise codes at multiples of 8 */
     int col_packets;    /* columns' codes at multiples of 16 */
     int meets;          /* with rows: MEET_... */
+    unsigned int late;  /* strips of 256 rows from here on are read as what leaves the L2 cache first */
     tile8_side row, col;
 } quantize_mx_sm90_args;
 

@@ -3,10 +3,11 @@
  * quantize_rows_sm90: moi_quantize_run, row-wise to MXFP8 (E4M3) with one scale for each row (rowwise_mx PER_ROW), from one read: a row lies in
  * the registers of a block.
  *
- *   defines   BF16: 1, or 0 where the values are FP32; WHOLE: 1 where rows are read and written in packets of eight values alone
+ *   defines   BF16: 1, or 0 where the values are FP32; WHOLE: 1 where rows are read and written in packets of eight values alone; PACKETS: how many
+ *             each thread holds of a row
  *   grid      x: 8 rows each; y: matrices.  Scales in the tiled layout: 2 rows below one another and those 32, 64 and 96 further down, whose
  *             scales lie together; else 8 below one another.  The last blocks also write what the layout adds
- *   threads   a multiple of 32, 8 packets of eight values each: packet p of a row belongs to thread p % threads, so that four neighbours have
+ *   threads   a multiple of 32, PACKETS packets of eight values each: packet p of a row belongs to thread p % threads, so that four neighbours have
  *             a block of 32
  */
 #include "quantize_rows_sm90_args.h"
@@ -20,7 +21,7 @@
 #include "packets.cuh"
 #include "tile8.cuh"
 
-enum { ROWS = QUANTIZE_ROWS_SM90_ROWS, PACKETS = QUANTIZE_ROWS_SM90_PACKETS };
+enum { ROWS = QUANTIZE_ROWS_SM90_ROWS, THREADS = QUANTIZE_ROWS_SM90_THREADS(PACKETS), BLOCKS = !BF16 ? 1 : PACKETS == QUANTIZE_ROWS_SM90_MANY_PACKETS ? 2 : 5 };
 
 /* Row i of the block's. */
 MOII_FN long long row_of(const quantize_rows_sm90_args &a, int i)
@@ -143,10 +144,9 @@ MOII_FN void put_scales(const quantize_rows_sm90_args &a, const unsigned int *sc
     }
 }
 
-extern "C" __global__ void __launch_bounds__(QUANTIZE_ROWS_SM90_THREADS, BF16 ? 2 : 1)
-quantize_rows_sm90(const __grid_constant__ quantize_rows_sm90_args a)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) quantize_rows_sm90(const __grid_constant__ quantize_rows_sm90_args a)
 {
-    __shared__ unsigned int scale[ROWS], tops[2][QUANTIZE_ROWS_SM90_THREADS / 32];
+    __shared__ unsigned int scale[ROWS], tops[2][THREADS / 32];
     stretch s = { 0, 0, (int)a.cols, a.vectors, (a.row.stride & 7) == 0 && (a.row.data_bytes & 7) == 0 };
     s.whole = WHOLE;
 #pragma unroll 1

@@ -5,8 +5,9 @@
 
 #include "tile8_args.h"
 
-/* What a block has: rows, and packets of eight values that each thread holds of each. */
-enum { QUANTIZE_ROWS_SM90_ROWS = 8, QUANTIZE_ROWS_SM90_PACKETS = 8, QUANTIZE_ROWS_SM90_THREADS = 512 /* at most */ };
+/* What a block has: rows, and threads at most, where each holds so many packets of eight values of a row. */
+enum { QUANTIZE_ROWS_SM90_ROWS = 8, QUANTIZE_ROWS_SM90_MANY_PACKETS = 8, QUANTIZE_ROWS_SM90_FEW_PACKETS = 4 };
+#define QUANTIZE_ROWS_SM90_THREADS(packets) ((packets) == QUANTIZE_ROWS_SM90_MANY_PACKETS ? 512 : 256)
 
 typedef struct quantize_rows_sm90_args {
     const void *in;
