@@ -71,12 +71,26 @@ static moi_status plan_it(moi_plan *plan)
 
 /* How many strips a block makes: where there is work for many rounds of blocks, two; else forward one long round, and backward one strip, as
  * its tiles are large. */
-static int64_t depth_of(const moi_plan *plan, int64_t strips, int64_t stripes, bool backward)
+static int64_t depth_of(int64_t strips, int64_t stripes, int64_t sms, bool backward)
 {
     enum { BLOCKS_AT_ONCE = 2, DEEP = 16, BEST = 2 };
-    int64_t depth = moii_tile8_depth(strips, stripes, (int64_t)moii_gpu_of(plan->ctx)->sms * BLOCKS_AT_ONCE);
+    int64_t depth = moii_tile8_depth(strips, stripes, sms * BLOCKS_AT_ONCE);
     if (depth > DEEP) return BEST;
     return backward ? 1 : depth;
+}
+
+/* Sets which strips blocks make; gives how many blocks there are above one another.  In one long round two blocks share a multiprocessor, which
+ * serves the one that came first before the other: both are done at the same time where that one has 11 of 16 strips (measured). */
+static int64_t deal(swiglu_sm90_args *a, int64_t strips, int64_t stripes, int64_t sms, bool backward)
+{
+    enum { LEAST = 8, MOST = 32 };
+    const int64_t half = sms / stripes, two = half ? moii_ceil_div(strips, half) : 0; /* as many as two blocks have together */
+    const bool uneven = !backward && two >= LEAST && two <= MOST && 16 * half * stripes >= 15 * sms;
+    const int64_t parts = uneven ? 2 * half : moii_ceil_div(strips, depth_of(strips, stripes, sms, backward));
+    a->strips = (unsigned int)strips;
+    a->step = a->first_parts = (unsigned int)(uneven ? half : parts);
+    a->first_strips = (unsigned int)(uneven ? half * ((two * 11 + 8) / 16) : strips);
+    return parts;
 }
 
 static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bool backward, moi_stream stream)
@@ -85,9 +99,8 @@ static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bo
     const moii_gpu_kernel *k = (const moii_gpu_kernel *)plan->state + backward;
     swiglu_sm90_args a = moii_swiglu_sm90_args(d, in, backward);
     if (in->rows == 0) return MOI_OK;
-    int64_t strips = moii_tile8_strips(in->rows, 0, 1), stripes = d->width / MOII_TILE;
-    int64_t parts = moii_ceil_div(strips, depth_of(plan, strips, stripes, backward));
-    a.strips = (unsigned int)strips, a.step = (unsigned int)parts;
+    const int64_t stripes = d->width / MOII_TILE;
+    const int64_t parts = deal(&a, moii_tile8_strips(in->rows, 0, 1), stripes, moii_gpu_of(plan->ctx)->sms, backward);
     moii_gpu_launch launch = { .grid = { stripes, parts }, .threads = THREADS, .shared_bytes = k->shared_bytes };
     return moii_gpu_run(plan, k, &launch, &a, stream);
 }

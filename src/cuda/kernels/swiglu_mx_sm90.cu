@@ -4,7 +4,8 @@
  * tiles of 128 x 128 values; no groups.
  *
  *   defines   BACKWARD: 0 or 1; ROW_KIND, COL_KIND: TILE_NONE or TILE_MX32; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2
- *   grid      x: 128 columns of the activation, y: strips of 128 rows, of which a block makes each `step` further down
+ *   grid      x: 128 columns of the activation, y: strips of 128 rows, of which a block makes each `step` further down: the blocks of y below
+ *             first_parts those of the first first_strips, the others the rest
  *   threads   512.  Along rows, warp w, lane l: rows 8 w + 4 (l / 16) + 0..3, columns 8 (l % 16) + 0..7, two rows at a time.  Down columns:
  *             block of rows t / 128, half of it l / 16, two columns.  Few registers, so that there are 32 warps to a multiprocessor.
  *   shared    dynamic: gate, up and d_act of the tile, each thread's own, and those of the next as soon as they have been read; what is made of
@@ -218,7 +219,7 @@ MOII_FN tile tile_at(const swiglu_sm90_args &a, unsigned int strip)
 {
     tile t = { };
     t.c0 = (long long)blockIdx.x * TILE, t.r0 = (long long)strip * TILE, t.cols = TILE;
-    t.rows = strip < a.strips ? (int)min(a.cut.rows - t.r0, (long long)TILE) : 0;
+    t.rows = strip < (blockIdx.y < a.first_parts ? a.first_strips : a.strips) ? (int)min(a.cut.rows - t.r0, (long long)TILE) : 0;
     return t;
 }
 
@@ -287,7 +288,7 @@ MOII_FN void go_down(const swiglu_sm90_args &a, const tile &t, const whole_tile 
 #define MANY_REGISTERS (BACKWARD && COLUMNS && __CUDA_ARCH__ >= 1000)
 extern "C" __global__ void __launch_bounds__(512, MANY_REGISTERS ? 1 : 2) swiglu_mx_sm90(const __grid_constant__ swiglu_sm90_args a)
 {
-    unsigned int strip = blockIdx.y;
+    unsigned int strip = blockIdx.y < a.first_parts ? blockIdx.y : a.first_strips + blockIdx.y - a.first_parts;
     tile t = tile_at(a, strip);
     source from = source_of(a, t);
 #pragma unroll
@@ -312,19 +313,20 @@ extern "C" __global__ void __launch_bounds__(512, MANY_REGISTERS ? 1 : 2) swiglu
 #if ROWS
         keep_scales(later);
 #endif
-        tile twin = t;
+        tile twin = tile_at(a, strip - a.step);
         twin.c0 += a.width;
         go_down(a, twin, shared()->up);
 #if COLUMNS
+        from = source_of(a, tile_at(a, strip)); /* anew, as registers are few */
 #pragma unroll
         for (int pair = 0; pair < 4; pair += 2) {
-            if (next.rows > 0) fetch_gates(a, from, pair);
+            if (tile_at(a, strip).rows > 0) fetch_gates(a, from, pair);
             close_group();
         }
         put_columns(a, twin);
 #endif
 #endif
-        if (next.rows <= 0) return;
-        t = next;
+        t = tile_at(a, strip);
+        if (t.rows <= 0) return;
     }
 }

@@ -17,6 +17,7 @@ typedef struct swiglu_sm90_args {
     unsigned int stride;   /* gate_up.stride, or 0 where rows do not begin at multiples of 16 bytes (8-bit elements: of 8) */
     tile8_cut cut;
     unsigned int strips, apart, step; /* there are; from a block's first to that of the block below; from a block's first to its next */
+    unsigned int first_parts, first_strips; /* swiglu_mx_sm90: blocks above one another that come first, and the strips that these make */
     tile8_side row, col;
 } swiglu_sm90_args;
 
