@@ -438,6 +438,40 @@ static void test_tickets(void **state)
     }
 }
 
+/* Fewer multiprocessors, of which a few would have one tile more than the others: it is cut in two or four.  The same bits as without. */
+static void test_cut(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const struct { int grouping; int32_t sm_limit, other; int64_t n; } cases[] = {
+        { DENSE, 16, 0, 520 }, { DENSE, 8, 14, 520 }, { MOI_GROUP_M, 8, 6, 1200 }, { MOI_GROUP_M, 4, 6, 520 },
+    };
+    static const int64_t cuts[] = { 0, 700, 1200, 2000 };
+    int parts, part = moit_part(&parts), count = PAIRS * (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor cut", (uint64_t)i);
+        int c = i / PAIRS;
+        job j = { .gpu = true, .grouping = cases[c].grouping, .out = i % 3 ? MOI_BF16 : MOI_F32, .m = 1300 - 37 * (i % 2), .n = cases[c].n, .k = 256,
+                  .sm_limit = cases[c].sm_limit };
+        if (j.grouping == MOI_GROUP_M) j.groups = 3, j.rows = 2000, j.m = 0;
+        j.a.format = pairs[i % PAIRS].a, j.b.format = pairs[i % PAIRS].b;
+        memcpy(j.offsets, cuts, sizeof cuts);
+        open_operands(&j, &rng);
+        open_plan(&j, moit_gpu());
+        run(&j);
+        check(&j, (uint64_t)i);
+        void *first = j.d;
+        free(j.before);
+        moi_plan_free(j.plan);
+        j.sm_limit = cases[c].other;
+        open_plan(&j, moit_gpu());
+        run(&j);
+        assert_memory_equal(first, j.d, (size_t)(j.lines * moi_row_bytes(j.out, j.n)));
+        moit_free(first);
+        close(&j);
+    }
+}
+
 /* The CPU's rows keep a tighter bound than the one asked for here. */
 static void test_cpu(void **state)
 {
@@ -448,9 +482,9 @@ static void test_cpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cpu), cmocka_unit_test(test_dense), cmocka_unit_test(test_rows), cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_masked), cmocka_unit_test(test_limit), cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_tickets),
+        cmocka_unit_test(test_cpu), cmocka_unit_test(test_tickets), cmocka_unit_test(test_cut), cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_dense), cmocka_unit_test(test_rows), cmocka_unit_test(test_depth), cmocka_unit_test(test_masked),
+        cmocka_unit_test(test_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -237,9 +237,9 @@ static product_scales scales_of(const moi_format *f, const moi_operand *o, int64
     return s;
 }
 
-typedef struct map_pair { product_map *a, *b; } map_pair;
+typedef struct map_set { product_map *a, *part, *b; } map_set; /* product_args' */
 
-static moi_status make_maps(const moi_plan *plan, const char *where, const moii_tensor_run *r, int64_t k, map_pair out)
+static moi_status make_maps(const moi_plan *plan, const char *where, const moii_tensor_run *r, int64_t k, map_set out)
 {
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
@@ -248,8 +248,10 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     int64_t za = p->grouping == PRODUCT_MASKED ? p->groups : 1, zb = moii_tensor_experts(p) ? p->groups : 1;
     int64_t a_straight[3] = { k, lines_of(p, r), za }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
     const void *nothing = p->swiglu ? r->act.data : r->d; /* an operand without elements needs no address */
-    MOII_TRY(make_map(plan, where, "a", out.a, p->a, r->a->data ? r->a->data : nothing, p->a_turned ? a_turned : a_straight, r->a->ld,
-                      p->a_turned ? 64 : step, p->a_turned ? 64 : bm / t->cluster));
+    const void *a = r->a->data ? r->a->data : nothing;
+    MOII_TRY(make_map(plan, where, "a", out.a, p->a, a, p->a_turned ? a_turned : a_straight, r->a->ld, p->a_turned ? 64 : step,
+                      p->a_turned ? 64 : bm / t->cluster));
+    if (moii_tile_halves(p, t) && !p->a_turned) MOII_TRY(make_map(plan, where, "a", out.part, p->a, a, a_straight, r->a->ld, step, 64));
     return make_map(plan, where, "b", out.b, p->b, r->b->data ? r->b->data : nothing, p->b_turned ? b_turned : b_straight, r->b->ld,
                     p->b_turned ? 64 : step, p->b_turned || p->swiglu ? 64 : moii_tile_lines(p, t));
 }
@@ -294,7 +296,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     product_args x = { .offsets = (const long long *)(const void *)r->offsets, .d = r->d,
                        .ldd = r->ldd ? r->ldd : p->n, .groups = p->grouping == PRODUCT_DENSE ? 1 : (int)p->groups, .m = (int)r->m, .n = (int)p->n,
                        .k = (int)r->k };
-    MOII_TRY(make_maps(plan, where, r, r->k, (map_pair){ &x.a_map, &x.b_map }));
+    MOII_TRY(make_maps(plan, where, r, r->k, (map_set){ &x.a_map, &x.part_map, &x.b_map }));
     if (p->scaling != SCALING_NONE) {
         x.a_scales = scales_of(p->a, r->a, lines_of(p, r), r->k);
         x.b_scales = scales_of(p->b, r->b, p->n, r->k);
@@ -317,6 +319,8 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     int64_t units = most_units(p, t, r->m), blocks = t->cluster * t->split;
     int64_t clusters = t->split > 1 ? units : moii_min(units, moii_max(1, p->sms / blocks));
     if (clusters == 0) return MOI_OK;
+    moii_cutting c = moii_tensor_cut(p, t, units, clusters);
+    x.cut = (int)c.cut, x.pieces = c.pieces;
     if (p->widens) {
         x.a = r->narrow->data, x.a_pitch = r->narrow->ld ? r->narrow->ld : r->k, x.a_scales = scales_of(&s->a, r->narrow, r->m, r->k);
         x.wide = (void *)(uintptr_t)r->a->data, x.counters = (int *)(void *)((char *)workspace + s->tickets_at);

@@ -35,6 +35,17 @@ static inline bool moii_tile_beside(const moii_tensor_product *p, const moii_ten
 static inline int moii_tile_rows(const moii_tensor_product *p, const moii_tensor_tile *t) { return 64 * t->waves * (moii_tile_beside(p, t) ? 1 : t->wgs); }
 static inline int moii_tile_lines(const moii_tensor_product *p, const moii_tensor_tile *t) { return t->bn * (moii_tile_beside(p, t) ? t->wgs : 1); }
 
+/* Whether both warpgroups share a tile's last 64 rows: product_sm90.cuh's HALVES. */
+static inline bool moii_tile_halves(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    bool grid = t->wgs == 2 && t->turns == 1 && t->split == 1 && t->bn % 128 == 0;
+    return grid && !moii_tile_beside(p, t) && !t->few && p->grouping != PRODUCT_DEPTH && p->scaling != SCALING_MX;
+}
+
+/* How the last of so many units are cut, where nothing is ragged: product_units.cuh's cut_rest. */
+typedef struct moii_cutting { int64_t cut; int pieces; } moii_cutting;
+moii_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t units, int64_t clusters);
+
 /* One call's operands. */
 typedef struct moii_tensor_run {
     const moi_operand *a, *b;

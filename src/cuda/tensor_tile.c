@@ -62,6 +62,24 @@ static shape shape_of(const moii_tensor_product *p, const moii_tensor_tile *t)
                     (double)moii_ceil_div(moii_ceil_div(k, step), t->split) };
 }
 
+moii_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t units, int64_t clusters)
+{
+    moii_cutting none = { INT32_MAX, 2 };
+    if (!moii_tile_halves(p, t) || p->widens || (p->grouping != PRODUCT_DENSE && p->grouping != PRODUCT_ROWS) || units <= clusters) return none;
+    int64_t rest = units % clusters;
+    int pieces = rest * 4 <= clusters && moii_tile_rows(p, t) == 256 ? 4 : 2;
+    return rest > 0 && rest * pieces <= clusters ? (moii_cutting){ units - rest, pieces } : none;
+}
+
+/* Tiles that one multiprocessor has behind each other; the last ones may be cut. */
+static double rounds_of(const moii_tensor_product *p, const moii_tensor_tile *t, double blocks, double sms)
+{
+    int64_t units = (int64_t)blocks / t->cluster, clusters = moii_max((int64_t)sms / t->cluster, 1);
+    moii_cutting c = t->split > 1 ? (moii_cutting){ INT32_MAX, 1 } : moii_tensor_cut(p, t, units, clusters);
+    if (c.cut < INT32_MAX) return (double)(c.cut / clusters) + (c.pieces == 4 ? 0.3 : 0.55);
+    return (double)(int64_t)((blocks + sms - 1) / sms);
+}
+
 static double longest(double a, double b) { return a > b ? a : b; }
 
 /* Clocks of one stage.  busy: share of the multiprocessors that have work, and so compete for memory. */
@@ -110,7 +128,7 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     shape s = shape_of(p, t);
     double bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
     if (t->split > 2) sms = (double)((p->sms / t->split - 1) * t->split); /* the chip's parts have odd multiprocessors left over */
-    double rounds = (double)(int64_t)((blocks + sms - 1) / sms), busy = blocks < sms ? blocks / sms : 1.0;
+    double rounds = rounds_of(p, t, blocks, sms), busy = blocks < sms ? blocks / sms : 1.0;
     /* BF16 leaves by bulk copies in the background */
     double store = p->out_f32 || t->split > 1 ? 1200.0 + bm * lines * out_bytes(p) / 16.0 : 1800.0 + bm * lines * out_bytes(p) / 80.0;
     double work = rounds * (s.steps * stage_clocks(p, t, busy) + store) + (t->split > 1 ? 3000.0 : 0.0);

@@ -78,21 +78,32 @@ MOII_FN deck deck_make(const product_args &a) /* a whole warp */
     }
     tiles = __reduce_add_sync(~0u, tiles), few = __reduce_add_sync(~0u, few);
     d.units = tiles * a.n_tiles, d.units_many = (tiles - few) * a.n_tiles;
+    cutting c = { UNCUT, 2 };
+    if (CUTS && few == 0 && d.units > 0) {
+        c = cut_rest(d.units_many, units_apart());
+        if (c.cut < UNCUT) d.units_many = d.units = c.cut + (d.units - c.cut) * c.pieces;
+    }
     d.mixed = d.units_many > 0 ? d.units - min(few * a.n_tiles, 2 * units_apart()) : d.units;
     d.share = (d.units_many + 0.25) / max(d.mixed, 1); /* the quarter: rounding must not lose the last one */
     d.many = cursor_begin(a, ROWS_MANY), d.few = cursor_begin(a, ROWS_FEW);
+    d.many.cut = c.cut, d.many.pieces = c.pieces;
     d.next = first_unit();
     return d;
 }
 
-MOII_FN int of_many(const deck &d, int ticket) { return ticket < d.mixed ? min((int)(ticket * d.share), d.units_many) : d.units_many; }
+MOII_FN int of_many(const deck &d, int ticket)
+{
+    if (d.units == d.units_many) return ticket;
+    return ticket < d.mixed ? min((int)(ticket * d.share), d.units_many) : d.units_many;
+}
 
 #if CLUSTER > 1
 MOII_FN unsigned int ticket_at(const shared &s, unsigned int i) { return s.base + TICKETS_AT + i % TICKETS * 16; } /* and its barrier */
 #endif
 
-/* The next ticket of the cluster.  The first block draws, the others are told.  after: what it drew last, which nobody waits for before it is wanted. */
-MOII_FN int draw(const product_args &a, const shared &s, deck *d, int *after, hand dealt, unsigned int block)
+/* The next ticket of the cluster.  The first block draws, the others are told.  drawn: the counter as it was found last, which nobody touches
+ * before it is wanted, not even to add to it, for that would wait for it. */
+MOII_FN int draw(const product_args &a, const shared &s, deck *d, int *drawn, hand dealt, unsigned int block)
 {
     const int ticket = d->next;
 #if CLUSTER > 1
@@ -105,18 +116,18 @@ MOII_FN int draw(const product_args &a, const shared &s, deck *d, int *after, ha
     }
 #endif
     if (ticket >= d->units) return ticket; /* nobody asks for another */
-    d->next = *after;
+    d->next = 2 * units_apart() + *drawn;
 #if CLUSTER > 1
     for (unsigned int b = 1; b < CLUSTER; b++) word_send(ticket_at(s, dealt), (unsigned int)d->next, ticket_at(s, dealt) + 8, b);
 #endif
-    *after = 2 * units_apart() + atomicAdd(a.tickets, 1);
+    *drawn = atomicAdd(a.tickets, 1);
     return ticket;
 }
 
 /* dealt: units so far. */
-MOII_FN bool next_unit(const product_args &a, const shared &s, deck *d, int *after, hand dealt, unsigned int block, unit *u)
+MOII_FN bool next_unit(const product_args &a, const shared &s, deck *d, int *drawn, hand dealt, unsigned int block, unit *u)
 {
-    const int ticket = draw(a, s, d, after, dealt, block), many = of_many(*d, ticket);
+    const int ticket = draw(a, s, d, drawn, dealt, block), many = of_many(*d, ticket);
     if (ticket >= d->units) return false;
     return of_many(*d, ticket + 1) > many ? find_unit(a, &d->many, many, block, u) : find_unit(a, &d->few, ticket - many, block, u);
 }
@@ -130,6 +141,15 @@ MOII_FN bool next_unit(const product_args &a, const shared &, deck *d, int *, ha
     return find_unit(a, d, first_unit() + (int)dealt * units_apart(), block, u);
 }
 #endif
+
+/* The dealing thread alone: the next unit for all; false: there is none, and all are told so. */
+MOII_FN bool deal_unit(const product_args &a, const shared &s, deck *d, int *drawn, hand *h, unsigned int block, unit *u)
+{
+    const bool more = next_unit(a, s, d, drawn, *h, block, u);
+    if (!more) u->group = -1;
+    deal_card(s, h, *u);
+    return more;
+}
 
 /* Where the dealing thread keeps it: a larger one in shared memory, for its registers are few. */
 MOII_FN deck *deck_at(const shared &s, deck *made)

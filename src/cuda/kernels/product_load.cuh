@@ -19,13 +19,21 @@ MOII_FN void load_lines(const product_map *mb, const unit &u, unsigned int tile,
 }
 
 /* B first: it comes from memory, A was read by other blocks too. */
-MOII_FN void load_stage(const product_map *ma, const product_map *mb, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block, int half)
+MOII_FN void load_stage(const product_args &a, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block)
 {
+    load_lines(&a.b_map, u, tile, full, k, a.n / 2);
+#if !GATHER /* product_gather.cuh */
+    const product_map *ma = &a.a_map;
     const int za = A_GROUPED ? u.group : 0;
     const int share = BM / CLUSTER, from = CLUSTER > 1 ? (int)block * share : 0;
-    load_lines(mb, u, tile, full, k, half);
-#if GATHER /* product_gather.cuh */
-#elif A_TURNED
+    if (HALVES && !A_TURNED && blocks_of(u) < BM / 64) {
+        for (int i = (int)block; i < blocks_of(u); i += CLUSTER) {
+            if (CLUSTER > 1) box_load_to(tile + i * 8192, &a.part_map, full, k, u.row + i * 64, za, (1 << CLUSTER) - 1);
+            else box_load(tile + i * 8192, &a.part_map, full, k, u.row + i * 64, za);
+        }
+        return;
+    }
+#if A_TURNED
     for (int i = from; i < from + share; i += 64) {
         if (CLUSTER > 1) box_load_to(tile + i * 128, ma, full, u.row + i, k, za, (1 << CLUSTER) - 1);
         else box_load(tile + i * 128, ma, full, u.row + i, k, za);
@@ -34,6 +42,14 @@ MOII_FN void load_stage(const product_map *ma, const product_map *mb, const unit
     if (CLUSTER > 1) box_load_to(tile + from * 128, ma, full, k, u.row + from, za, (1 << CLUSTER) - 1);
     else box_load(tile, ma, full, k, u.row, za);
 #endif
+#endif
+}
+
+/* Bytes that come by boxes. */
+MOII_FN unsigned int stage_bytes(const unit &u)
+{
+    if (GATHER) return B_BYTES;
+    return HALVES && !A_TURNED ? B_BYTES + (unsigned int)blocks_of(u) * 8192 : STAGE_BYTES;
 }
 
 #if SCALES_BULK
@@ -50,7 +66,7 @@ MOII_FN unsigned int load_run(const product_scales &t, long long group, unsigned
 MOII_FN void load_runs(const product_args &a, const shared &s, const unit &u, unsigned int stage, int step)
 {
     const unsigned int full = full_barrier(s, stage), to = s.base + SCALES_AT + SCALE_FLOATS * 4 * stage;
-    unsigned int bytes = STAGE_BYTES + load_run(a.a_scales, A_GROUPED ? u.group : 0, to, full, u.row & ~3, u.block + step * STRIDE, A_STAGED);
+    unsigned int bytes = stage_bytes(u) + load_run(a.a_scales, A_GROUPED ? u.group : 0, to, full, u.row & ~3, u.block + step * STRIDE, A_STAGED);
     static_assert(!WIDE || SCALING == SCALING_SQUARE, "a warpgroup's columns have scales in a tile's own order");
     if (SCALING == SCALING_VECTOR) bytes += load_run(a.b_scales, B_GROUPED ? u.group : 0, to + A_STAGED * 4, full, u.col, u.block + step * STRIDE, BN);
     barrier_expect(full, bytes);
@@ -61,11 +77,11 @@ MOII_FN void load_runs(const product_args &a, const shared &s, const unit &u, un
 MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, unsigned int stage, int i, unsigned int block)
 {
     const int step = turned(u, i);
-    load_stage(&a.a_map, &a.b_map, u, tile_at(s, stage), full_barrier(s, stage), u.k + step * (STRIDE * STEP), block, a.n / 2);
+    load_stage(a, u, tile_at(s, stage), full_barrier(s, stage), u.k + step * (STRIDE * STEP), block);
 #if SCALES_BULK
     load_runs(a, s, u, stage, step);
 #else
-    barrier_expect(full_barrier(s, stage), GATHER ? B_BYTES : STAGE_BYTES);
+    barrier_expect(full_barrier(s, stage), stage_bytes(u));
 #endif
 }
 
@@ -87,30 +103,33 @@ MOII_FN void load_early(const product_args &a, const shared &s, unsigned int blo
 }
 #endif
 
-static constexpr int LOADS_UNROLLED = SHORT ? 1 : 4;
-
-/* And deals the units. */
+/* And deals the units: the next one while the ring is full, for to find it takes a while. */
 MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block)
 {
     deck made = deck_make(a), *d = deck_at(s, &made);
     if (!elected()) return;
     hand h = 0;
     ring r = { 0, 0 };
-    unit u;
-    int after = first_unit() + units_apart(), ready = 0;
-    for (bool more = true; more;) {
-        more = next_unit(a, s, d, &after, h, block, &u);
-        if (!more) u.group = -1;
-        const int steps = more ? steps_of(u) : 0;
-        deal_card(s, &h, u);
+    unit u, next;
+    int drawn = first_unit() - units_apart(), ready = 0;
+    bool more = deal_unit(a, s, d, &drawn, &h, block, &next);
+    for (bool early = EARLY; more; early = false) {
+        u = next;
+        const int steps = steps_of(u);
         if (WIDENS && steps > 0) await_rows(a, u.row + BM, &ready);
-#pragma unroll LOADS_UNROLLED
-        for (int step = 0; step < steps; step++) {
-            if (!EARLY || h > 1 || step >= early_stages(a)) { /* else it is under way */
-                barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
-                load_step(a, s, u, r.stage, step, block);
+        int step = 0;
+#pragma unroll 1
+        for (int half = 0; half < 2; half++) {
+            const int end = half || !DEAL ? steps : min(steps, STAGES);
+#pragma unroll 1
+            for (; step < end; step++) {
+                if (!early || step >= early_stages(a)) { /* else it is under way */
+                    barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
+                    load_step(a, s, u, r.stage, step, block);
+                }
+                ring_step(&r);
             }
-            ring_step(&r);
+            if (half == 0) more = deal_unit(a, s, d, &drawn, &h, block, &next);
         }
     }
 }

@@ -75,12 +75,13 @@ MOII_FN void join_teams(const shared &s, int team, float sum[WAVES][BN / 2])
 }
 
 /* Whether a tile leaves out rows that are not there: those of ragged groups. */
-#define LEAVES_OUT (B_GROUPED && TURNS == 1)
+#define LEAVES_OUT ((B_GROUPED && TURNS == 1) || HALVES)
 
-/* A warpgroup's blocks of rows that are there. */
+/* A warpgroup's blocks of rows that are there, but for one that both have. */
 MOII_FN int waves_there(const unit &u, int wg)
 {
     const int blocks = (u.rows + 63) / 64;
+    if (HALVES) return min(blocks, BM / 64) / 2;
     return min(BESIDE ? blocks : (blocks + WGS - 1 - wg) / WGS, WAVES);
 }
 
@@ -97,18 +98,69 @@ MOII_FN void pass_stages(const shared &s, const unit &u, ring *r, unsigned int *
     if (steps > 0) leave_squares(s, *taken);
 }
 
+/* Descriptors of the block of rows that both warpgroups have, and of the warpgroup's half of B. */
+#if HALVES
+MOII_FN unsigned int a_shared_part(const shared &s, const unit &u, unsigned int stage, int wg, int j)
+{
+    return a_part(s, stage, 0, j) + (blocks_of(u) - 1 - wg) * 512;
+}
+
+MOII_FN unsigned int b_half_part(const shared &s, unsigned int stage, int wg, int j) { return b_part(s, stage, j) + wg * (BN * 4); }
+#endif
+
 #if !PROMOTED
+
+/* A unit of which not all rows are there. */
+#if HALVES
+MOII_FN void multiply_few(const shared &s, const unit &u, ring *r, int waves, bool half, int wg, float sum[WAVES][BN / 2])
+{
+    const int steps = steps_of(u);
+    sums_clear(sum);
+#pragma unroll 1
+    for (int step = 0; step < steps; step++, ring_step(r)) {
+        barrier_wait(full_barrier(s, r->stage), r->parity);
+#pragma unroll
+        for (int w = 0; w < WAVES; w++) wgmma_hold(sum[w]);
+#pragma unroll
+        for (int w = 0; w < WAVES - 1; w++) {
+            if (w >= waves) break;
+            wgmma_begin();
+#pragma unroll
+            for (int j = 0; j < 4; j++) wgmma(sum[w], a_part(s, r->stage, w, j), b_part(s, r->stage, j), 1);
+            wgmma_close();
+            WGMMA_WAIT(0);
+        }
+        if (half) {
+            wgmma_begin();
+#pragma unroll
+            for (int j = 0; j < 4; j++) wgmma_half(sum[WAVES - 1], a_shared_part(s, u, r->stage, wg, j), b_half_part(s, r->stage, wg, j), 1);
+            wgmma_close();
+            WGMMA_WAIT(0);
+        }
+#pragma unroll
+        for (int w = 0; w < WAVES; w++) wgmma_hold(sum[w]);
+        release_stage(s, r->stage);
+    }
+}
+#endif
 
 /* 16 bits: the tensor cores' own sums serve. */
 MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u);
     unsigned int before = 0;
-    const bool none = LEAVES_OUT && uniform(waves_there(u, wg)) == 0;
-    if (none) {
+    const int waves = LEAVES_OUT ? uniform(waves_there(u, wg)) : WAVES;
+    const bool half = uniform(halved(u));
+    if (waves == 0 && !half) {
         pass_stages(s, u, r, taken);
         return;
     }
+#if HALVES
+    if (waves < WAVES) {
+        multiply_few(s, u, r, waves, half, wg, sum);
+        return;
+    }
+#endif
 #pragma unroll
     for (int i = 0; i < WAVES * BN / 2; i++) sum[i / (BN / 2)][i % (BN / 2)] = 0.0f;
 #pragma unroll
@@ -162,10 +214,10 @@ typedef struct wave_scales { float a[2], b[SQUARES]; } wave_scales;
 
 /* first: the sums begin here, else more is added.  in: columns of the tile in front of its first square's end; columns: where
  * the scales of the lane's columns begin, if they have any. */
-MOII_FN void promote(float *sum, const float *acc, const wave_scales &v, bool first, int in, unsigned int columns)
+MOII_FN void promote(float *sum, const float *acc, int width, const wave_scales &v, bool first, int in, unsigned int columns)
 {
 #pragma unroll
-    for (int j = 0; j < BN / 8; j++) {
+    for (int j = 0; j < width / 8; j++) {
         float s0 = v.a[0], s1 = v.a[1], *d = sum + 4 * j;
         const float *x = acc + 4 * j;
         const int at = j * 8 / SQUARE_RUN * SQUARE_RUN;
@@ -194,13 +246,15 @@ MOII_FN void promote(float *sum, const float *acc, const wave_scales &v, bool fi
 /* Whole rounds of the ring by name, so that addresses are constants, where there are registers for that. */
 #define BY_NAME (!SHORT && TURNS == 1 && SCALING != SCALING_VECTOR && SCALE_ARRIVALS == 0)
 
-/* One stage: for each of so many waves, four products summed by the tensor cores, then added times their scales.  What is found out about
- * the next unit hides behind the first products. */
-MOII_FN void multiply_stage(const product_args &a, const shared &s, ring at, unsigned int rows, unsigned int square, int in, bool first, int waves,
+MOII_FN unsigned int lane_columns(const shared &s, unsigned int from) { return s.base + SCALES_AT + from + 4 * A_STAGED + this_thread() % 4 * 8; }
+
+/* One stage: for each of so many waves, four products summed by the tensor cores, then added times their scales.  keep: the stage is not
+ * left yet. */
+MOII_FN void multiply_stage(const shared &s, ring at, unsigned int rows, unsigned int square, int in, bool first, int waves, bool keep,
                             float sum[WAVES][BN / 2])
 {
     const unsigned int from = 4 * SCALE_FLOATS * at.stage;
-    const unsigned int columns = s.base + SCALES_AT + from + 4 * A_STAGED + this_thread() % 4 * 8;
+    const unsigned int columns = lane_columns(s, from);
     wave_scales v;
     float acc[BN / 2];
     barrier_wait(full_barrier(s, at.stage), at.parity);
@@ -221,11 +275,36 @@ MOII_FN void multiply_stage(const product_args &a, const shared &s, ring at, uns
         for (int i = 0; i < 2 && SCALING == SCALING_SQUARE && SQUARES == 1; i++) v.a[i] *= v.b[0];
         WGMMA_WAIT(0);
         wgmma_hold(acc);
-        if (w + 1 == waves && SCALING != SCALING_VECTOR) release_stage(s, at.stage);
-        promote(sum[w], acc, v, first, in, columns);
-        if (w + 1 == waves && SCALING == SCALING_VECTOR) release_stage(s, at.stage);
+        if (w + 1 == waves && !keep && SCALING != SCALING_VECTOR) release_stage(s, at.stage);
+        promote(sum[w], acc, BN, v, first, in, columns);
+        if (w + 1 == waves && !keep && SCALING == SCALING_VECTOR) release_stage(s, at.stage);
     }
 }
+
+/* The same for half of the columns of the last block of rows, which both warpgroups have. */
+#if HALVES
+static_assert(SQUARES == 1 || !SCALES_STAGED, "a block's columns have one scale");
+MOII_FN void multiply_half(const shared &s, const unit &u, ring at, unsigned int rows, unsigned int square, int wg, float *sum)
+{
+    const unsigned int from = 4 * SCALE_FLOATS * at.stage, there = rows + lane_scales() + from + (blocks_of(u) - 1 - wg) * 256;
+    wave_scales v;
+    float acc[BN / 4];
+    barrier_wait(full_barrier(s, at.stage), at.parity);
+#pragma unroll
+    for (int i = 0; i < 2 && SCALES_STAGED; i++) v.a[i] = shared_read(there + i * 32);
+    if (SCALING == SCALING_SQUARE) v.b[0] = shared_read(square), v.a[0] *= v.b[0], v.a[1] *= v.b[0];
+    wgmma_hold(acc, BN / 2);
+    wgmma_begin();
+#pragma unroll
+    for (int j = 0; j < 4; j++) wgmma_half(acc, a_shared_part(s, u, at.stage, wg, j), b_half_part(s, at.stage, wg, j), j > 0);
+    wgmma_close();
+    WGMMA_WAIT(0);
+    wgmma_hold(acc, BN / 2);
+    if (SCALING != SCALING_VECTOR) release_stage(s, at.stage);
+    promote(sum, acc, BN / 2, v, false, 128, lane_columns(s, from) + wg * (BN * 2));
+    if (SCALING == SCALING_VECTOR) release_stage(s, at.stage);
+}
+#endif
 
 /* The same with a scale for every 32 values: each product is added by itself, while the next one runs. */
 #if SCALING == SCALING_MX
@@ -255,7 +334,7 @@ MOII_FN void multiply_stage_mx(const shared &s, unsigned int stage, int wg, floa
         wgmma_hold(acc[i % 2]);
         wave_scales v;
         v.a[0] = scales[row * 4 + j], v.a[1] = scales[(row + 8) * 4 + j];
-        promote(sum[w], acc[i % 2], v, false, 0, columns + j * (BN * 4));
+        promote(sum[w], acc[i % 2], BN, v, false, 0, columns + j * (BN * 4));
     }
     release_stage(s, stage);
 }
@@ -309,7 +388,7 @@ MOII_FN void add_stage(const shared &s, ring at, unsigned int rows, unsigned int
     for (int i = 0; i < 2 && SQUARES == 1; i++) v.a[i] *= v.b[0];
     wgmma_hold(acc);
     release_stage(s, at.stage);
-    promote(sum, acc, v, false, in, 0);
+    promote(sum, acc, BN, v, false, in, 0);
 }
 
 #define IN_A_ROW 4 /* stages of which each one's products run while those of the one before are added */
@@ -334,11 +413,12 @@ MOII_FN void multiply_row(const shared &s, ring *r, unsigned int rows, unsigned 
 #endif
 
 /* A unit of which not all of the warpgroup's rows are there: the time it takes is theirs. */
-MOII_FN void multiply_few(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, unsigned int rows, int in, int apart,
-                          int waves, int team, float sum[WAVES][BN / 2])
+MOII_FN void multiply_few(const shared &s, const unit &u, ring *r, unsigned int *taken, unsigned int rows, int in, int apart, int waves, int wg,
+                          int team, float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u);
-    if (waves == 0 || (WAVES == 1 && !SHORT)) {
+    const bool half = uniform(halved(u));
+    if (!half && (waves == 0 || (WAVES == 1 && !SHORT))) {
         pass_stages(s, u, r, taken);
         return;
     }
@@ -355,7 +435,10 @@ MOII_FN void multiply_few(const product_args &a, const shared &s, const unit &u,
 #endif
         if (TURNS > 1 && step % TURNS != team) continue;
         stage_cleared(s, u, *r, step);
-        multiply_stage(a, s, *r, rows, square_of(s, *taken, step, apart), in, false, waves, sum);
+        if (!HALVES || waves > 0) multiply_stage(s, *r, rows, square_of(s, *taken, step, apart), in, false, waves, half, sum);
+#if HALVES
+        if (half) multiply_half(s, u, *r, rows, square_of(s, *taken, step, apart), wg, sum[WAVES - 1]);
+#endif
     }
     if (steps > 0) leave_squares(s, *taken);
 }
@@ -369,7 +452,7 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
     const int waves = LEAVES_OUT ? uniform(waves_there(u, wg)) : WAVES;
     int step = 0;
     if (waves < WAVES || ONE_LOOP) {
-        multiply_few(a, s, u, r, taken, rows, in, apart, waves, team, sum);
+        multiply_few(s, u, r, taken, rows, in, apart, waves, wg, team, sum);
         return;
     }
     for (; step < steps && step < team; step++) ring_step(r);
@@ -380,7 +463,7 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
         return;
     }
     stage_cleared(s, u, *r, step);
-    multiply_stage(a, s, *r, rows, square_of(s, *taken, step, apart), in, true, WAVES, sum);
+    multiply_stage(s, *r, rows, square_of(s, *taken, step, apart), in, true, WAVES, false, sum);
     ring_step(r);
     for (step++; step < steps; step++, ring_step(r)) {
         if (TURNS > 1 && step % TURNS != team) continue;
@@ -391,13 +474,13 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
                 const unsigned int square = square_of(s, *taken, step, apart);
 #pragma unroll
                 for (unsigned int stage = 0; stage < STAGES; stage++)
-                    multiply_stage(a, s, { stage, r->parity }, rows, square + 4 * stage, in, false, WAVES, sum);
+                    multiply_stage(s, { stage, r->parity }, rows, square + 4 * stage, in, false, WAVES, false, sum);
             }
             if (step == steps) break;
             if (squares && step == end) leave_squares(s, *taken), take_squares(s, taken);
         }
         stage_cleared(s, u, *r, step);
-        multiply_stage(a, s, *r, rows, square_of(s, *taken, step, apart), in, false, WAVES, sum);
+        multiply_stage(s, *r, rows, square_of(s, *taken, step, apart), in, false, WAVES, false, sum);
     }
     if (squares) leave_squares(s, *taken);
     /* the other team alone had stages of the last 64 */

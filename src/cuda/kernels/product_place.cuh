@@ -14,7 +14,7 @@ MOII_FN void places_fetch(const product_args &a, const shared &s, const unit &u,
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
 #pragma unroll
     for (int w = 0; w < WAVES; w++) {
-        const int row = u.row + min(WAVE_ROW(wg, w) + warp * 16 + lane % 16, u.rows - 1);
+        const int row = u.row + min(wave_row(u, wg, w) + warp * 16 + lane % 16, u.rows - 1);
         const unsigned int to = s.base + places_at() + w * 128 + lane * 4;
         if (SCATTER && lane < 16) word_load(to, a.rows_of_d + row);
         if (WEIGHTED && lane >= 16) word_load(to, a.row_weight + row);
@@ -45,7 +45,8 @@ MOII_FN int place_of(const product_args &a, const shared &s, const unit &u, int 
 {
     if (row >= u.rows) return -1;
     if (!SCATTER) return u.d_row + row;
-    const int place = ((const int *)(s.p + places_at()))[row / 64 / WAVES_APART * 32 + row % 16];
+    const int wave = halved(u) && row / 64 == blocks_of(u) - 1 ? WAVES - 1 : row / 64 / WAVES_APART;
+    const int place = ((const int *)(s.p + places_at()))[wave * 32 + row % 16];
     return (unsigned int)place < (unsigned int)a.d_rows ? place : -1;
 }
 

@@ -69,6 +69,9 @@
 /* Where a warpgroup's w-th block of 64 rows begins: they have blocks in turn, so that tiles of few rows keep them all busy. */
 #define WAVE_ROW(wg, w) (64 * (BESIDE ? (w) : (w) * WGS + (wg)))
 #define WAVES_APART (BESIDE ? 1 : WGS)
+/* Both warpgroups have a tile's last 64 rows, each half of the columns, where they are an odd number of blocks of 64: the last of a wave's
+ * sums are those, in front. */
+#define HALVES (WGS == 2 && !BESIDE && TURNS == 1 && SPLIT == 1 && !SHORT && BN % 128 == 0 && GROUPS != PRODUCT_DEPTH && SCALING != SCALING_MX)
 #define STEP (BITS16 ? 64 : 128) /* values of the reduction in a stage */
 #define TEAM (128 * WGS)
 #define CONSUMERS (TEAM * TURNS)
@@ -123,6 +126,9 @@
 #else
 #define WGMMA_TYPE "f32.e5m2.e5m2"
 #endif
+#endif
+#if HALVES
+#define WGMMA_HALF
 #endif
 #include "wgmma.cuh"
 

@@ -38,6 +38,7 @@ typedef struct product_map { PRODUCT_ALIGNED unsigned long long opaque[16]; } pr
 
 typedef struct product_args {
     product_map a_map, b_map;
+    product_map part_map;     /* of A as a_map, boxes of 64 rows: tiles that lack some */
     product_map d_map;        /* if d_boxes: BF16 */
     product_scales a_scales, b_scales;
     const long long *offsets; /* groups + 1: PRODUCT_ROWS, PRODUCT_DEPTH; PRODUCT_MASKED: groups counts */
@@ -58,6 +59,7 @@ typedef struct product_args {
     void *wide;               /* WIDENS: A in BF16, dense, which a_map names; its codes lie at a, a_pitch bytes between rows */
     int *counters;            /* WIDENS: tickets drawn, then for each WIDEN_CHUNK rows those that are done; 0 at first */
     int band;                 /* rows of tiles that are walked together */
+    int cut, pieces;          /* PRODUCT_DENSE: units from `cut` on come in so many pieces, of fewer rows: what is left over for all clusters at once */
     int d_boxes;
     int vectors;              /* rows of D begin at multiples of 16 bytes */
     void *act;                /* SWIGLU: codes, bytes between rows, scales, how they are made */

@@ -20,7 +20,7 @@ MOII_FN float row_scale(const product_scales &t, long long group, int row)
 }
 
 /* Lane l reads the scales of columns l, l + 32, ...; whoever needs one asks for it. */
-MOII_FN void apply_rows(const product_args &a, const unit &u, int row, int lane, float *sum)
+MOII_FN void apply_rows(const product_args &a, const unit &u, int row, int col, int lane, float *sum)
 {
     if (a.k == 0) return; /* no blocks, no scales */
     const int za = A_GROUPED ? u.group : 0, zb = B_GROUPED ? u.group : 0;
@@ -28,7 +28,7 @@ MOII_FN void apply_rows(const product_args &a, const unit &u, int row, int lane,
     float mine = 0.0f;
 #pragma unroll
     for (int j = 0; j < BN / 8; j++) {
-        if (j % 4 == 0) mine = row_scale(a.b_scales, zb, u.col + j * 8 + lane);
+        if (j % 4 == 0) mine = row_scale(a.b_scales, zb, u.col + col + j * 8 + lane);
         const float b0 = __shfl_sync(~0u, mine, j % 4 * 8 + lane % 4 * 2), b1 = __shfl_sync(~0u, mine, j % 4 * 8 + lane % 4 * 2 + 1);
         sum[j * 4] *= b0, sum[j * 4 + 1] *= b1, sum[j * 4 + 2] *= b0, sum[j * 4 + 3] *= b1;
         sum[j * 4] *= s0, sum[j * 4 + 1] *= s0, sum[j * 4 + 2] *= s1, sum[j * 4 + 3] *= s1;
@@ -53,8 +53,8 @@ MOII_FN void store_one(const product_args &a, long long at, float v)
 #endif
 }
 
-/* 16 rows of a warp, straight from its registers: `first` of the tile's columns are in sum[0]. */
-MOII_FN void store_values(const product_args &a, const shared &s, const unit &u, int row, int lane, int first, int count, const float *sum)
+/* 16 rows of a warp, straight from its registers: count times 8 columns, those from `end` on nobody's; `first` of the tile's are in sum[0]. */
+MOII_FN void store_values(const product_args &a, const shared &s, const unit &u, int row, int lane, int first, int count, int end, const float *sum)
 {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -64,6 +64,7 @@ MOII_FN void store_values(const product_args &a, const shared &s, const unit &u,
         const long long line = (long long)to * a.ldd;
 #pragma unroll
         for (int j = 0; j < count; j++) {
+            if (HALVES && j * 8 >= end) break;
             const int col = u.col + first + j * 8 + lane % 4 * 2;
             const float x = sum[j * 4 + 2 * h], y = sum[j * 4 + 2 * h + 1];
             if (a.vectors && col + 1 < a.n) {
@@ -104,8 +105,7 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
     const unsigned int mine = OUT_AT + (unsigned int)wg * (BOXES * 8192);
     const unsigned int to = s.base + mine + warp * 2048 + lane % 16 * 128;
     const bool clipped = GROUPS == PRODUCT_DENSE || GROUPS == PRODUCT_DEPTH; /* a map knows where D ends, but not where a group's rows do */
-    const int whole = clipped ? WAVES : min(max(u.rows / 64 - (BESIDE ? 0 : wg) + WAVES_APART - 1, 0) / WAVES_APART, WAVES); /* waves that boxes store */
-    const int boxes = a.d_boxes && !SCATTER && BN % 64 == 0 ? whole * CHUNKS : 0;
+    const int boxed = !a.d_boxes || SCATTER || BN % 64 ? 0 : clipped ? (u.rows + 63) / 64 * 64 : u.rows / 64 * 64; /* rows that boxes store */
 #pragma unroll
     for (int from = 0; from < WAVES * CHUNKS; from += BOXES) {
         if (lane == 0) copies_read();
@@ -121,15 +121,22 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
         shared_to_async();
         threads_meet(STORE_BARRIER + wg, 128);
         const int end = min(from + BOXES, WAVES * CHUNKS);
-        if (lane == 0 && boxes > 0) {
+        if (lane == 0 && boxed > 0) {
             const int first = GROUPS == PRODUCT_DEPTH ? u.row : u.d_row, matrix = GROUPS == PRODUCT_DEPTH ? u.group : 0;
-            for (int i = from + warp; i < min(end, boxes); i += 4)
-                box_store(&a.d_map, s.base + mine + (i - from) * 8192, u.col + i % CHUNKS * 64, first + WAVE_ROW(wg, i / CHUNKS), matrix);
+            for (int i = from + warp; i < end; i += 4) {
+                const int row = wave_row(u, wg, i / CHUNKS), col = i % CHUNKS * 64;
+                if (row < boxed && col < wave_cols(u, i / CHUNKS))
+                    box_store(&a.d_map, s.base + mine + (i - from) * 8192, u.col + wave_col(u, wg, i / CHUNKS) + col, first + row, matrix);
+            }
             copies_close();
         }
         __syncwarp();
-        for (int i = max(from, boxes); i < end; i++)
-            store_lines(a, s, u, mine + (i - from) * 8192 + warp * 2048, WAVE_ROW(wg, i / CHUNKS) + warp * 16, i % CHUNKS * 64, lane);
+        if (boxed < min(u.rows, BM))
+            for (int i = from; i < end; i++) {
+                const int row = wave_row(u, wg, i / CHUNKS), col = i % CHUNKS * 64;
+                if (row < boxed || col >= wave_cols(u, i / CHUNKS)) continue;
+                store_lines(a, s, u, mine + (i - from) * 8192 + warp * 2048, row + warp * 16, wave_col(u, wg, i / CHUNKS) + col, lane);
+            }
     }
 }
 #endif
@@ -139,7 +146,7 @@ MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, i
     const int thread = (int)as_it_is(threadIdx.x), lane = thread % 32, warp = thread / 32 % 4; /* no register keeps what can be found again */
 #if SCALING == SCALING_ROWS
 #pragma unroll
-    for (int w = 0; w < WAVES; w++) apply_rows(a, u, WAVE_ROW(wg, w) + warp * 16, lane, sum[w]);
+    for (int w = 0; w < WAVES; w++) apply_rows(a, u, wave_row(u, wg, w) + warp * 16, wave_col(u, wg, w), lane, sum[w]);
 #endif
 #if PLACED
     places_await();
@@ -154,7 +161,8 @@ MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, i
     }
 #endif
 #pragma unroll
-    for (int w = 0; w < WAVES; w++) store_values(a, s, u, WAVE_ROW(wg, w) + warp * 16, lane, 0, BN / 8, sum[w]);
+    for (int w = 0; w < WAVES; w++)
+        store_values(a, s, u, wave_row(u, wg, w) + warp * 16, lane, wave_col(u, wg, w), BN / 8, wave_cols(u, w), sum[w]);
 }
 
 /* ---- one tile's reduction in SPLIT parts ---- */
@@ -187,7 +195,7 @@ MOII_FN void store_pieces(const product_args &a, const shared &s, const unit &u,
     for (int i = 0; i < PIECES_EACH; i++) {
         const int piece = first + i;
         if (piece >= PIECES) break;
-        store_values(a, s, u, WAVE_ROW(wg, piece / (BN / 8)) + warp * 16, lane, piece % (BN / 8) * 8, 1, v[i]);
+        store_values(a, s, u, WAVE_ROW(wg, piece / (BN / 8)) + warp * 16, lane, piece % (BN / 8) * 8, 1, 8, v[i]);
     }
 }
 
@@ -198,7 +206,7 @@ MOII_FN void join_parts(const product_args &a, const shared &s, const unit &u, i
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4, t = (int)threadIdx.x - 128;
 #if SCALING == SCALING_ROWS
 #pragma unroll
-    for (int w = 0; w < WAVES; w++) apply_rows(a, u, WAVE_ROW(wg, w) + warp * 16, lane, sum[w]);
+    for (int w = 0; w < WAVES; w++) apply_rows(a, u, WAVE_ROW(wg, w) + warp * 16, 0, lane, sum[w]);
 #endif
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {

@@ -23,7 +23,19 @@ typedef struct cursor { /* the group and its band where the last unit lay */
     int first;          /* units before that band */
     int begin, end;     /* of the group */
     int kind;           /* of the groups that it walks, ROWS_... */
+    int cut, pieces;    /* units from `cut` on come in pieces of BM / pieces rows, which are numbered from there on; pieces is 2 or 4 */
 } cursor;
+
+#define CUTS (HALVES && (GROUPS == PRODUCT_DENSE || DEAL))
+#define UNCUT 0x7FFFFFFF
+
+/* How the last of so many units are cut: those that would keep a few clusters busy while the others are done. */
+typedef struct cutting { int cut, pieces; } cutting;
+MOII_FN cutting cut_rest(int units, int clusters)
+{
+    const int rest = units % clusters, pieces = rest * 4 <= clusters && BM == 256 ? 4 : 2;
+    return { units > clusters && rest > 0 && rest * pieces <= clusters ? units - rest : UNCUT, pieces };
+}
 
 /* Groups of any number of rows, of more than half a tile, or of fewer. */
 #define ROWS_ANY 0
@@ -57,6 +69,7 @@ MOII_FN cursor cursor_begin(const product_args &a, int kind)
     cursor c;
     c.kind = kind;
     c.group = c.band = c.first = 0;
+    c.cut = GROUPS == PRODUCT_DENSE ? a.cut : UNCUT, c.pieces = a.pieces;
     cursor_enter(a, &c);
     return c;
 }
@@ -91,7 +104,11 @@ MOII_FN void unit_part(unsigned int block, unit *u)
 /* false: there is no such unit.  i must not descend from call to call. */
 MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int block, unit *u)
 {
-    int high; /* tiles in a column of the band */
+    int high, piece = 0; /* tiles in a column of the band */
+    if (CUTS && i >= c->cut) {
+        const int q = (i - c->cut) / c->pieces;
+        piece = i - c->cut - q * c->pieces, i = c->cut + q;
+    }
     for (;;) {
         if (c->group >= a.groups) return false;
         high = min(a.band, rows_in_tiles(a, *c) - c->band * a.band);
@@ -105,7 +122,7 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
         c->band++;
     }
     const int in = i - c->first, n = high == 1 ? in : quotient(in, high), m = c->band * a.band + in - n * high;
-    const int row = m * BM;
+    const int row = m * BM + (CUTS ? piece * (BM / c->pieces) : 0);
     u->group = c->group;
     u->col = (n * CLUSTER + (CLUSTER > 1 ? (int)block : 0)) * COLUMNS;
     u->k = 0, u->k_end = a.k, u->block = 0;
@@ -123,6 +140,7 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
     u->k_end = u->k + (c->end - c->begin);
     u->block = c->begin / (SCALING == SCALING_MX || SCALE_E8M0 ? 32 : 128) + c->group;
 #endif
+    if (CUTS && i >= c->cut) u->rows = min(u->rows, BM / c->pieces), u->k_end = u->rows > 0 ? u->k_end : 0;
     unit_part(block, u);
     return true;
 }
@@ -141,5 +159,14 @@ MOII_FN int turned(const unit &u, int i)
 /* Pieces of a tile that the block adds up. */
 MOII_FN int parts_here(unsigned int block) { return max(0, min(PIECES_EACH, PIECES - (int)block * PIECES_EACH)); }
 #endif
+
+/* Blocks of 64 rows that a tile has, and whether the warpgroups share the last one by its columns. */
+MOII_FN int blocks_of(const unit &u) { return min(max(u.rows + 63, 0) / 64, BM / 64); }
+MOII_FN bool halved(const unit &u) { return HALVES && blocks_of(u) % 2 != 0; }
+
+/* Of a warpgroup's wave: its first row in the tile, its first column, how many it has. */
+MOII_FN int wave_row(const unit &u, int wg, int w) { return w == WAVES - 1 && halved(u) ? 64 * blocks_of(u) - 64 : WAVE_ROW(wg, w); }
+MOII_FN int wave_col(const unit &u, int wg, int w) { return w == WAVES - 1 && halved(u) ? wg * (BN / 2) : 0; }
+MOII_FN int wave_cols(const unit &u, int w) { return !halved(u) ? BN : w == WAVES - 1 ? BN / 2 : w < blocks_of(u) / 2 ? BN : 0; }
 
 #endif

@@ -3,6 +3,7 @@
  * wgmma.cuh: the tensor core's product of one warpgroup, D[64][N] (+)= A[64][K] B[N][K]^T, K = 32 bytes, A and B in shared memory.
  *
  *   defines   WGMMA_N    columns, 8 or a multiple of 16 up to 256
+ *             WGMMA_HALF 1: wgmma_half too, with half as many columns (N 128 or 256)
  *             WGMMA_TYPE what stands between the shape and the operands: "f32.e4m3.e4m3", "f32.bf16.bf16"
  *             WGMMA_LINE bytes of a row of A and B, 128 where not said, or 64: the swizzle
  *             WGMMA_K    "k32" (8 bits), "k16" (16 bits);  WGMMA_END what follows the scale immediates: "" or ", 0, 0" (16 bits: transposed?)
@@ -224,11 +225,36 @@ MOII_FN void wgmma(float *d, unsigned int a_half, unsigned int b_half, int more)
                  : WG_D : "l"(a), "l"(b), "r"(more));
 }
 
-/* Keeps the compiler from moving an accumulator across a fence or a wait. */
-MOII_FN void wgmma_hold(float *d)
+#ifdef WGMMA_HALF
+#if WGMMA_N == 128
+#define WG_HALF_SHAPE "m64n64"
+#define WG_HALF_D WG_DS3
+#define WG_HALF_T WG_TS3
+#define WG_HALF_A "%32"
+#define WG_HALF_B "%33"
+#define WG_HALF_P "%34"
+#elif WGMMA_N == 256
+#define WG_HALF_SHAPE "m64n128"
+#define WG_HALF_D WG_DS7
+#define WG_HALF_T WG_TS7
+#define WG_HALF_A "%64"
+#define WG_HALF_B "%65"
+#define WG_HALF_P "%66"
+#endif
+MOII_FN void wgmma_half(float *d, unsigned int a_half, unsigned int b_half, int more)
+{
+    const unsigned long long a = WGMMA_ROWS | a_half, b = WGMMA_ROWS | b_half;
+    asm volatile("{\n .reg .pred more;\n setp.ne.b32 more, " WG_HALF_P ", 0;\n"
+                 " wgmma.mma_async.sync.aligned." WG_HALF_SHAPE WGMMA_K "." WGMMA_TYPE " {" WG_HALF_T "}, " WG_HALF_A ", " WG_HALF_B
+                 ", more, 1, 1" WGMMA_END ";\n}" : WG_HALF_D : "l"(a), "l"(b), "r"(more));
+}
+#endif
+
+/* Keeps the compiler from moving an accumulator of so many columns across a fence or a wait. */
+MOII_FN void wgmma_hold(float *d, int columns = WGMMA_N)
 {
 #pragma unroll
-    for (int i = 0; i < WGMMA_N / 2; i++) asm volatile("" : "+f"(d[i]) :: "memory");
+    for (int i = 0; i < columns / 2; i++) asm volatile("" : "+f"(d[i]) :: "memory");
 }
 
 #endif
