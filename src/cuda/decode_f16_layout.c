@@ -16,59 +16,76 @@ static int take(int *at, int64_t bytes, int align)
 static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
 {
     int64_t pairs = tokens * a->top_k;
-    int at = F16_WORKERS * a->ring * a->slot_bytes;
+    int workers = pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, at = workers * a->ring * a->slot_bytes;
     a->most_jobs = (int)moii_min(pairs, a->experts);
-    a->at_scales = take(&at, F16_WORKERS * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), 16);
+    a->at_scales = take(&at, workers * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), 16);
     a->at_columns = take(&at, pass == 1 ? a->lines * (256 * a->columns + 32) : 0, 16);
-    a->at_sums = take(&at, pass == 1 ? 2 * F16_TEAMS * F16_TEAM * 512 : pairs * a->parts * F16_ROWS * 4, 16);
-    a->at_barriers = take(&at, 8 * F16_WORKERS * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
-    a->at_ids = take(&at, 4 * pairs, 16), a->at_weights = take(&at, pass == 2 ? 4 * pairs : 0, 16);
+    a->at_sums = take(&at, pass == 1 ? 2 * F16_TEAMS * F16_TEAM * 512 : pairs * a->parts * a->together * F16_ROWS * 4, 16);
+    a->at_barriers = take(&at, 8 * workers * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
+    a->at_ids = take(&at, 4 * pairs, 16), a->at_weights = take(&at, 4 * (pass == 1 ? 2 * a->top_k : pairs), 16);
     a->at_first = take(&at, 4 * (a->experts + 1), 16), a->at_expert = take(&at, 4 * a->most_jobs, 16);
     a->at_column = take(&at, (int64_t)2 * a->most_jobs * F16_MOST_TOKENS, 16), a->at_job = take(&at, 2 * pairs, 16);
     return at;
 }
 
-enum { MOST_RING = 8, LEAST_RING = 1 };
+enum { MOST_RING = 8, LEAST_RING = 1, OVERLAPPING = 2 };
 
-/* The deepest rings within so many bytes of shared memory. */
-static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int bytes)
+/* The deepest rings within so many bytes of shared memory.  In pass 1 they hold at most a third of what a block reads: what is sent for early is in
+ * the way of what is waited for. */
+static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int sms, int bytes)
 {
-    for (a->ring = MOST_RING; a->ring > LEAST_RING && lay_out(a, pass, tokens) > bytes;) a->ring--;
+    a->ring = MOST_RING;
+    if (pass == 1) {
+        int64_t all = tokens * a->top_k * a->tiles * a->lines * F16_LINE_BYTES / sms;
+        a->ring = (int)moii_max(OVERLAPPING, moii_min(MOST_RING, all / 3 / (F16_UP_WORKERS * a->slot_bytes)));
+    }
+    while (a->ring > LEAST_RING && lay_out(a, pass, tokens) > bytes) a->ring--;
     return lay_out(a, pass, tokens);
 }
-
-/* Items that a block of pass 1 still has before it when pass 2 begins to send, by columns of x: measured with a form before this one. */
-enum { ALL = 1 << 30 };
-static int pace(int columns) { return columns <= 2 ? 3 : columns == 4 ? 12 : ALL; }
 
 static void plan_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass, moe_decode_f16_sm90_args *a, moii_gpu_launch *launch)
 {
     int64_t k = pass == 1 ? d->hidden : d->width;
     *a = (moe_decode_f16_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .width = (int)d->width, .hidden = (int)d->hidden,
-                                     .scale_row = (int)k / 32, .lines = (int)k / F16_LINE, .renormalize = d->renormalize, .out_f32 = d->out == MOI_F32,
-                                     .columns = tokens, .pace = pace(tokens), .up_tiles = (int)d->width / (F16_ROWS / 2), .up_blocks = sms };
+                                     .scale_row = (int)k / 32, .lines = (int)k / F16_LINE, .columns = tokens, .renormalize = d->renormalize,
+                                     .out_f32 = d->out == MOI_F32, .rehearses = tokens == 4 /* measured: docs/notes/warp-decode.md */ };
     a->expert_scale_bytes = (unsigned int)((pass == 1 ? 2 * d->width : d->hidden) * k / 32);
     a->inverse_top_k = 65536u / (unsigned int)d->top_k + 1;
-    a->tiles = pass == 1 ? a->up_tiles : (int)d->hidden / F16_ROWS;
+    a->tiles = pass == 1 ? (int)d->width / (F16_ROWS / 2) : (int)d->hidden / F16_ROWS;
     a->parts = (int)moii_max(moii_ceil_div(a->lines, pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), moii_min(a->lines, 2));
     a->slot_lines = (int)moii_ceil_div(a->lines, a->parts);
     a->slot_bytes = a->slot_lines * F16_LINE_BYTES;
-    int step = pass == 1 ? F16_TEAMS * sms : F16_WORKERS, of = pass == 1 ? a->tiles : a->parts;
-    a->step_job = step / of, a->step_rest = step % of;
+    a->step_job = F16_TEAMS * sms / a->tiles, a->step_rest = F16_TEAMS * sms % a->tiles;
     *launch = (moii_gpu_launch){ .threads = 32 * (pass == 1 ? F16_UP_WARPS : F16_DOWN_WARPS), .overlap = true, .grid = { sms } };
-    if (pass == 2) launch->grid[0] = moii_ceil_div(a->tiles, moii_ceil_div(a->tiles, sms)); /* as many tiles for each */
+    if (pass == 1) return;
+    launch->grid[0] = moii_ceil_div(a->tiles, moii_ceil_div(a->tiles, sms)); /* as many tiles for each */
+    a->inverse_parts = (1u << 20) / (unsigned int)a->parts + 1;
+}
+
+/* Pass 2 goes through so many of a block's tiles at once. */
+static void take_together(moe_decode_f16_sm90_args *a, int64_t tiles)
+{
+    a->together = (int)tiles;
+    a->inverse_units = (1u << 20) / (unsigned int)(a->together * a->parts) + 1;
 }
 
 /* One multiprocessor's shared memory, less what each block costs: room for a block of either pass, so that passes overlap; at most so much of it is
- * pass 2's.  Each worker must have a slot to multiply and another that is on its way. */
-enum { TOGETHER = 226 << 10, DOWN = 118 << 10, OVERLAPPING = 2 };
+ * pass 2's.  Each worker must have a slot to multiply and another that is on its way.  Two blocks of pass 1 must not fit, or where pass 2 has fewer
+ * blocks than there are multiprocessors, some have two of the next layer's pass 1 and others none. */
+enum { TOGETHER = 226 << 10, DOWN = 112 << 10, ALONE = 114 << 10 };
 
 void moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
                             moii_gpu_launch launch[2])
 {
     for (int pass = 1; pass <= 2; pass++) plan_pass(d, tokens, sms, pass, &args[pass - 1], &launch[pass - 1]);
-    launch[1].shared_bytes = fill(&args[1], 2, tokens, DOWN);
-    launch[0].shared_bytes = fill(&args[0], 1, tokens, TOGETHER - launch[1].shared_bytes);
+    take_together(&args[1], moii_ceil_div(args[1].tiles, launch[1].grid[0]));
+    launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, DOWN);
+    if (args[1].ring < OVERLAPPING || launch[1].shared_bytes > DOWN) {
+        take_together(&args[1], 1); /* sums of all are too many */
+        launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, DOWN);
+    }
+    launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
+    if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;
     if (args[0].ring >= OVERLAPPING && args[1].ring >= OVERLAPPING && launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER) return;
-    for (int pass = 1; pass <= 2; pass++) launch[pass - 1].shared_bytes = fill(&args[pass - 1], pass, tokens, shared_bytes); /* one after the other, then */
+    for (int pass = 0; pass < 2; pass++) launch[pass].shared_bytes = fill(&args[pass], pass + 1, tokens, sms, shared_bytes); /* one after the other, then */
 }

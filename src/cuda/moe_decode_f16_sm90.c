@@ -13,11 +13,12 @@
 
 static void defines_for(int pass, bool e5m2, int held, char defines[MOII_DEFINES])
 {
-    snprintf(defines, MOII_DEFINES, "PASS=%d E5M2=%d HELD=%d", pass, e5m2, held);
+    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 E5M2=%d HELD=%d", e5m2, held);
+    else snprintf(defines, MOII_DEFINES, "PASS=2 E5M2=%d", e5m2);
 }
-static void variant(int i, char defines[MOII_DEFINES]) { defines_for(1 + i % 2, i / 2 % 2, i / 4 ? 8 : 4, defines); }
+static void variant(int i, char defines[MOII_DEFINES]) { defines_for(i < 4 ? 1 : 2, i % 2, i / 2 ? 8 : 4, defines); }
 
-static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 136, .variants = 8, .variant = variant };
+static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 144, .variants = 6, .variant = variant };
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
@@ -121,10 +122,10 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         moii_decode_routing r;
         MOII_TRY(moii_decode_route(plan, in, t, up.tokens, &s->places, &s->route, workspace, stream, &r));
         MOII_DECODE_SET_ROUTING(&r, &up, &down);
+        if (r.logits) down.ids = r.ids_out, down.logits = NULL;
         up.x = (const unsigned short *)in->x + t * d->hidden;
         up.u = down.u = workspace;
         up.exponent = down.exponent = (unsigned char *)workspace + s->at_exponent;
-        down.ids_out = up.ids_out, down.weights_out = up.weights_out;
         down.out = (char *)in->y + t * moi_row_bytes(d->out, d->hidden);
         MOII_TRY(moii_gpu_run(plan, &s->kernel[0], &l->launch[0], &up, stream));
         MOII_TRY(moii_gpu_run(plan, &s->kernel[1], &l->launch[1], &down, stream));
@@ -137,5 +138,5 @@ static const moii_kernel *const kernels[] = { &kernel, &moii_route_kernel, NULL 
 const moii_impl moii_impl_moe_decode_f16_sm90 = {
     .name = "moe_decode_f16_sm90", .op = MOII_OP_MOE_DECODE, .backend = MOI_BACKEND_CUDA,
     .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32),
-    .takes_logits = true, .supports = supports, .plan = plan_it, .run = run, .kernels = kernels, .is_unverified = true,
+    .takes_logits = true, .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
 };

@@ -32,7 +32,14 @@ MOII_FN unsigned int column_most(unsigned int v)
 }
 
 #if PASS == 1
-MOII_FN unsigned int bf16_exponent(unsigned int half) { return (half & 0x7F80u) == 0x7F80u ? 0u : (half & 0x7F80u) >> 7; }
+/* Of two BF16: exponents + 1 in bits 7 .. 15 of each half, negative for Inf and NaN. */
+MOII_FN unsigned int bf16_exponents(unsigned int pair) { return (pair & 0x7F807F80u) + 0x00800080u; }
+MOII_FN unsigned int most_of_halves(unsigned int a, unsigned int b) /* signed */
+{
+    unsigned int d;
+    asm("max.s16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
 
 MOII_FN unsigned int f16_pair(unsigned int pair, float scale)
 {
@@ -45,20 +52,21 @@ MOII_FN unsigned int f16_pair(unsigned int pair, float scale)
 MOII_FN void load_x(line_columns &to, const unsigned short *x)
 {
 #pragma unroll
-    for (int b = 0; b < 4; b++) to.v[b] = __ldcg((const uint4 *)(x + 32 * b));
+    for (int b = 0; b < 4; b++)
+        asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" /* now: not where it is used first */
+                     : "=r"(to.v[b].x), "=r"(to.v[b].y), "=r"(to.v[b].z), "=r"(to.v[b].w) : "l"(x + 32 * b) : "memory");
 }
 
 MOII_FN void widen_x(line_columns &to, int lane)
 {
-    unsigned int most = LEAST_EXPONENT;
+    unsigned int both = 0;
 #pragma unroll
-    for (int b = 0; b < 4; b++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const unsigned int w = i == 0 ? to.v[b].x : i == 1 ? to.v[b].y : i == 2 ? to.v[b].z : to.v[b].w;
-            most = max(most, max(bf16_exponent(w), bf16_exponent(w >> 16)));
-        }
-    most = column_most(most);
+    for (int b = 0; b < 4; b++) {
+        both = most_of_halves(both, most_of_halves(bf16_exponents(to.v[b].x), bf16_exponents(to.v[b].y)));
+        both = most_of_halves(both, most_of_halves(bf16_exponents(to.v[b].z), bf16_exponents(to.v[b].w)));
+    }
+    const int here = (int)(max(both & 0xFFFFu, both >> 16) >> 7) - 1; /* neither half is negative */
+    const unsigned int most = column_most((unsigned int)max(here, (int)LEAST_EXPONENT));
     const float scale = f16_scale(most);
 #pragma unroll
     for (int b = 0; b < 4; b++) {

@@ -1,38 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_f16_down.cuh: pass 2 of moe_decode_f16_sm90: what its warps do with 16 outputs.
  *
- * A unit is a slot: some lines of a job's 16 rows.  Units go round the workers, which leave each token's sums in shared memory: [part][pair][row].
- * Each worker sends for its own.  When all units are done, a thread for each token and row adds its slots' sums, the first slot's first. */
+ * A block goes through some tiles of 16 outputs together, job by job as pass 1 does.  A unit is a slot: some lines of a job's 16 rows.  Units go
+ * round the workers, each of which sends for its own, and leaves each token's sums in shared memory: [tile][part][pair][row].  When all are done,
+ * a thread for each token and row adds its slots' sums, the first slot's first. */
 #ifndef MOII_DECODE_F16_DOWN_CUH
 #define MOII_DECODE_F16_DOWN_CUH
 
 #include "decode_f16_ring.cuh"
 
-/* A worker's units, one behind the other. */
-typedef struct unit { int tile, job, part; } unit;
+/* A worker's units, one behind the other.  tile: the first of those that are gone through together; at: (job * together + number) * parts + part */
+typedef struct unit { int tile, at; } unit;
+MOII_FN int job_of(const unit &u, const moe_decode_f16_sm90_args &a) { return (int)((unsigned int)u.at * a.inverse_units >> 20); }
+MOII_FN int number_of(const unit &u, const moe_decode_f16_sm90_args &a) /* part of the job: number * parts + part */
+{
+    return u.at - job_of(u, a) * (a.together * a.parts);
+}
+MOII_FN int tile_number(int rest, const moe_decode_f16_sm90_args &a) { return (int)((unsigned int)rest * a.inverse_parts >> 20); }
+MOII_FN int tile_of(const unit &u, const moe_decode_f16_sm90_args &a) { return u.tile + tile_number(number_of(u, a), a) * (int)gridDim.x; }
+MOII_FN int part_of(const unit &u, const moe_decode_f16_sm90_args &a)
+{
+    const int rest = number_of(u, a);
+    return rest - tile_number(rest, a) * a.parts;
+}
 
-MOII_FN unit first_unit(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int tile)
+/* To the next one that there is; tile is at least a.tiles: none. */
+MOII_FN void settle(unit &u, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    while (u.tile < a.tiles) {
+        if (u.at >= l.jobs * a.together * a.parts) u.at = w.warp, u.tile += a.together * (int)gridDim.x;
+        else if (tile_of(u, a) >= a.tiles) u.at += F16_DOWN_WARPS;
+        else return;
+    }
+}
+MOII_FN unit first_unit(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     unit u;
-    u.job = w.warp / a.parts, u.part = w.warp - u.job * a.parts, u.tile = u.job < l.jobs ? tile : a.tiles;
+    u.at = w.warp, u.tile = (int)blockIdx.x;
+    if (l.jobs * a.together * a.parts <= w.warp) u.tile = a.tiles;
+    settle(u, w, a, l);
     return u;
 }
 MOII_FN void next_unit(unit &u, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    u.job += a.step_job, u.part += a.step_rest;
-    if (u.part >= a.parts) u.part -= a.parts, u.job++;
-    if (u.job >= l.jobs) u = first_unit(w, a, l, u.tile + (int)gridDim.x);
+    u.at += F16_DOWN_WARPS;
+    settle(u, w, a, l);
 }
 
-MOII_FN void send_for(unit u, int slot, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+MOII_FN void send_for(unit u, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    const int expert = l.expert[u.job], row = u.tile * F16_ROWS;
+    const int expert = expert_of(w, a, job_of(u, a)), part = part_of(u, a), row = tile_of(u, a) * F16_ROWS;
     if (w.lane == 0) {
         barrier_expect(filled(w, a, slot), a.slot_bytes);
-        box_load(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, expert * a.hidden + row, u.part * a.slot_lines);
+        box_load(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, expert * a.hidden + row, part * a.slot_lines);
     }
     send_for_scales(w, a, slot, a.scale + ((unsigned long long)(unsigned int)expert * a.expert_scale_bytes + (unsigned int)(row * a.scale_row)),
-                    (unsigned int)(8 * a.scale_row), u.part);
+                    (unsigned int)(8 * a.scale_row), part);
 }
 
 /* Where this lane's u of a unit's lines is; 0 lines: no unit.  NO_U: its column is not there, and what is multiplied for it is left. */
@@ -43,9 +66,9 @@ MOII_FN unit_place place_of(unit n, const worker &w, const moe_decode_f16_sm90_a
 {
     unit_place p = { NO_U, 0 };
     if (n.tile >= a.tiles) return p;
-    const int line = n.part * a.slot_lines, column = w.lane / 4;
+    const int job = job_of(n, a), line = part_of(n, a) * a.slot_lines, column = w.lane / 4;
     p.lines = min(a.slot_lines, a.lines - line);
-    if (pair_of(w, a, n.job, column) >= 0) p.u = (unsigned int)((n.job * a.columns + column) * a.width + line * F16_LINE + w.lane % 4 * 8);
+    if (pair_of(w, a, job, column) >= 0) p.u = (unsigned int)((job * a.columns + column) * a.width + line * F16_LINE + w.lane % 4 * 8);
     return p;
 }
 
@@ -89,25 +112,26 @@ MOII_FN void wait_for_u(line_u held[SLOT_LINES], const unit_place &p, const moe_
 
 MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const tile_sum &sum, unit n)
 {
-    const int even = pair_of(w, a, n.job, w.lane % 4 * 2), odd = pair_of(w, a, n.job, w.lane % 4 * 2 + 1);
-    const unsigned int to = w.shared + a.at_sums + n.part * (a.tokens * a.top_k * F16_ROWS * 4) + row_at(w.lane / 4) * 4;
+    const int job = job_of(n, a), even = pair_of(w, a, job, w.lane % 4 * 2), odd = pair_of(w, a, job, w.lane % 4 * 2 + 1);
+    const unsigned int to = w.shared + a.at_sums + number_of(n, a) * (a.tokens * a.top_k * F16_ROWS * 4) + row_at(w.lane / 4) * 4;
     if (even >= 0) shared_write(to + even * (F16_ROWS * 4), sum.v[0]), shared_write(to + even * (F16_ROWS * 4) + 32, sum.v[2]);
     if (odd >= 0) shared_write(to + odd * (F16_ROWS * 4), sum.v[1]), shared_write(to + odd * (F16_ROWS * 4) + 32, sum.v[3]);
 }
 
 enum { SLOTS_AT_ONCE = 8 };
 
-/* Workers: the tile's outputs. */
-MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int tile, bool live)
+/* Workers: outputs of the tiles that were gone through together. */
+MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int first, bool live)
 {
 #pragma unroll 1
-    for (int i = (int)threadIdx.x; i < a.tokens * F16_ROWS; i += THREADS) {
-        const int token = i / F16_ROWS, row = i % F16_ROWS;
+    for (int i = (int)threadIdx.x; i < a.together * a.tokens * F16_ROWS; i += THREADS) {
+        const int row = i % F16_ROWS, number = i / F16_ROWS / a.tokens, token = i / F16_ROWS - number * a.tokens;
+        const int tile = first + number * (int)gridDim.x;
         float y = 0;
 #pragma unroll 1
         for (int slot = 0; slot < a.top_k; slot += SLOTS_AT_ONCE) {
             const int pair = token * a.top_k + slot;
-            unsigned int at = w.shared + a.at_sums + (pair * F16_ROWS + row) * 4;
+            unsigned int at = w.shared + a.at_sums + ((number * a.parts * l.pairs + pair) * F16_ROWS + row) * 4;
             float sum[SLOTS_AT_ONCE];
 #pragma unroll 1
             for (int part = 0; part < a.parts; part++, at += l.pairs * F16_ROWS * 4)
@@ -121,25 +145,10 @@ MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, con
                 if (slot + j < a.top_k && l.ids[pair + j] >= 0) y = __fmaf_rn(l.weights[pair + j], sum[j], y);
         }
         const long long to = (long long)token * a.hidden + tile * F16_ROWS + row;
-        if (!live) continue;
+        if (!live || tile >= a.tiles) continue;
         if (a.out_f32) ((float *)a.out)[to] = y;
         else ((unsigned short *)a.out)[to] = (unsigned short)moii_bf16_encode(y);
     }
-}
-
-/* The block of pass 1 of this number has all but `pace` items behind it. */
-MOII_FN void wait_for_pace(const moe_decode_f16_sm90_args &a, const lists &l, const worker &w)
-{
-    const int all = l.jobs * a.up_tiles, here = (int)blockIdx.x;
-    const int items = here < all ? (all - here + a.up_blocks - 1) / a.up_blocks : 0;
-    if (items <= a.pace) return;
-    const int item = here + (items - a.pace - 1) * a.up_blocks, job = item / a.up_tiles;
-    int column = 0;
-    while (pair_of(w, a, job, column) < 0) column++;
-    const unsigned char *at = exponent_of(a, job, column, item - job * a.up_tiles);
-    unsigned int v;
-    do asm volatile("ld.relaxed.gpu.global.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-    while (v == BLANK_EXPONENT && (__nanosleep(100), true));
 }
 
 /* What a worker does with a unit; then it holds the next one's u.  Else than live it is a rehearsal, in which nothing is waited for. */
@@ -164,12 +173,10 @@ MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit
 
 MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    unit here = first_unit(w, a, l, (int)blockIdx.x), later = here; /* later: to be sent for */
+    unit here = first_unit(w, a, l), later = here; /* later: to be sent for */
     line_u held[SLOT_LINES];
     unit_place at = place_of(here, w, a);
-    if (w.warp == 0 && w.lane == 0) wait_for_pace(a, l, w);
-    threads_meet(BARRIER_TILE, THREADS);
-    for (int slot = 0; slot < a.ring && later.tile < a.tiles; slot++, next_unit(later, w, a, l)) send_for(later, slot, w, a, l);
+    for (int slot = 0; slot < a.ring && later.tile < a.tiles; slot++, next_unit(later, w, a, l)) send_for(later, slot, w, a);
 #pragma unroll
     for (int i = 0; i < SLOT_LINES; i++) {
         held[i].exponents = 0;
@@ -177,7 +184,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         load_u(held[i], at, a, i);
     }
     turn t = { 0, 0 };
-    bool live = false; /* first a rehearsal, while pass 1 is at work: it brings the instructions near */
+    bool live = !a.rehearses; /* else first a rehearsal, while pass 1 is at work: it brings the instructions near */
     for (int tile = (int)blockIdx.x; tile < a.tiles;) {
         while (here.tile == tile) {
             unit next = here;
@@ -190,7 +197,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
             if (!live) break;
             __syncwarp();
             if (later.tile < a.tiles) {
-                send_for(later, t.slot, w, a, l);
+                send_for(later, t.slot, w, a);
                 next_unit(later, w, a, l);
             }
             advance(t, a);
@@ -199,7 +206,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         threads_meet(BARRIER_TILE, THREADS);
         put_outputs(w, a, l, tile, live);
         threads_meet(BARRIER_TILE, THREADS);
-        if (live) tile += (int)gridDim.x;
+        if (live) tile += a.together * (int)gridDim.x;
         live = true;
     }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_f16_lists.cuh: which tokens each expert has, worked out by every block for itself.
  *
- *   routing   from logits, by every block for itself too, a warp for each token: ids in pass 1, weights too in pass 2
+ *   routing   from logits: ids by every block of pass 1 for itself, a warp for each token; its first block leaves them to pass 2, and the block of a
+ *             token's number that token's weights
  *   pair      token * top_k + slot.  A token that names an expert twice has one pair of it, the first, with the sum of the weights
  *   job       the tokens of one expert: column[8 * job + token] is a pair or -1; expert[job] */
 #ifndef MOII_DECODE_F16_LISTS_CUH
@@ -13,14 +14,15 @@
 #include "route_topk.cuh"
 
 /* Barriers of whole warps. */
-enum { BARRIER_LISTS = 1, BARRIER_ROUTED, BARRIER_TILE };
-enum { LISTER = PASS == 1 ? F16_WORKERS : 0 };
-enum { WARPS = PASS == 1 ? F16_UP_WARPS : F16_DOWN_WARPS, THREADS = 32 * WARPS };
+enum { BARRIER_LISTS = 1, BARRIER_ROUTED, BARRIER_TILE, BARRIER_LEFT = BARRIER_TILE };
+enum { WORKERS = PASS == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, WARPS = PASS == 1 ? F16_UP_WARPS : F16_DOWN_WARPS, THREADS = 32 * WARPS };
+enum { LISTER = PASS == 1 ? WORKERS : 0, BLANKER = LISTER + 1, WEIGHER = BLANKER + 1 };
 
 typedef struct lists {
     int *ids, *first, *expert; /* ids: -1 for skipped slots and repetitions; first: an expert's first pair, behind them the number of jobs */
     short *column, *job;       /* job: of a pair that is an expert's first */
     float *weights;            /* pass 2 */
+    float *own;                /* pass 1: 2 * top_k, of the warp that finds weights */
     int jobs, pairs;
 } lists;
 
@@ -29,6 +31,7 @@ MOII_FN lists lists_at(const moe_decode_f16_sm90_args &a, char *shared)
     lists l;
     l.ids = (int *)(shared + a.at_ids), l.first = (int *)(shared + a.at_first), l.expert = (int *)(shared + a.at_expert);
     l.column = (short *)(shared + a.at_column), l.job = (short *)(shared + a.at_job), l.weights = (float *)(shared + a.at_weights);
+    l.own = l.weights;
     l.pairs = a.tokens * a.top_k;
     l.jobs = 0;
     return l;
@@ -67,6 +70,12 @@ MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a, int lan
 /* Jobs, in the order of the pairs that come first: one warp. */
 MOII_FN void list_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
+    if (a.tokens == 1 && a.logits) { /* each pair is one */
+        if (lane < a.top_k) l.expert[lane] = l.ids[lane], l.column[lane * F16_MOST_TOKENS] = (short)lane;
+        if (lane == 0) l.first[a.experts] = a.top_k;
+        __syncwarp();
+        return;
+    }
 #pragma unroll 1
     for (int i = lane; i < l.pairs; i += 32)
         if (l.ids[i] >= 0) atomicMin(l.first + l.ids[i], i);
@@ -99,39 +108,64 @@ MOII_FN void clear_lists(const lists &l, const moe_decode_f16_sm90_args &a)
     __syncthreads();
 }
 
+#if PASS == 1
+MOII_FN route_shape shape_of(const moe_decode_f16_sm90_args &a)
+{
+    const route_shape s = { a.experts, a.top_k, a.renormalize != 0 };
+    return s;
+}
+
 /* From logits, which are in device memory, and final: the first token by the warp that makes the lists, the others by workers. */
 MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int warp, int lane)
 {
-    const int token = PASS == 2 || warp > LISTER ? warp : warp == LISTER ? 0 : warp + 1;
+    const int token = warp == LISTER ? 0 : warp < LISTER ? warp + 1 : F16_MOST_TOKENS;
     if (!a.logits || token >= a.tokens) return;
-    route_shape s;
-    s.experts = a.experts, s.top_k = a.top_k, s.renormalize = a.renormalize != 0;
     const float *logits = a.logits + (long long)token * a.experts;
-    const int per = (a.experts + 31) / 32;
     int *ids = l.ids + token * a.top_k;
-    bool sure = PASS == 1 && route_by_logits(logits, s, ids, HELD, per, lane);
+    const bool sure = route_by_logits(logits, shape_of(a), ids, HELD, (a.experts + 31) / 32, lane);
     __syncwarp();
-    if (!sure) route_held(logits, 0, s, ids, PASS == 2 ? l.weights + token * a.top_k : (float *)0, HELD, lane);
+    if (__builtin_expect(!sure, 0)) route_held(logits, 0, shape_of(a), ids, 0, HELD, lane);
     if (a.tokens == 1) return;
     if (warp == LISTER) threads_meet(BARRIER_ROUTED, 32 * a.tokens);
     else asm volatile("bar.arrive %0, %1;" :: "r"((int)BARRIER_ROUTED), "r"(32 * a.tokens) : "memory");
 }
 
-/* All threads, behind route_tokens; given ids are in device memory, and final.  */
-MOII_FN void make_lists(lists &l, const moe_decode_f16_sm90_args &a, int warp, int lane)
+/* For pass 2, before it starts, one warp: ids, by the first block. */
+MOII_FN void leave_ids(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
+{
+#pragma unroll 1
+    for (int i = lane; a.logits && !blockIdx.x && i < l.pairs; i += 32) a.ids_out[i] = l.ids[i];
+}
+/* Another: weights of the block's tokens.  First a rehearsal, of whatever lies there, before logits are final: it brings the
+ * instructions near. */
+MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
+{
+    if (!a.logits || (int)blockIdx.x >= a.tokens) return;
+#pragma unroll 1
+    for (bool live = false;; live = true) {
+        if (live) grid_wait();
+#pragma unroll 1
+        for (int token = (int)blockIdx.x; token < a.tokens; token += (int)gridDim.x) {
+            const int first = token * a.top_k;
+            route_held(a.logits + (long long)token * a.experts, 0, shape_of(a), (int *)l.own, l.own + a.top_k, HELD, lane);
+            if (live && lane < a.top_k) a.weights_out[first + lane] = l.own[a.top_k + lane];
+            __syncwarp();
+        }
+        if (live) return;
+    }
+}
+#endif
+
+/* Workers and the warp that makes them, behind route_tokens; given ids are in device memory, and final.  */
+MOII_FN void make_lists(const lists &l, const moe_decode_f16_sm90_args &a, int warp, int lane)
 {
     if (warp == LISTER) {
         if (!a.logits) take_ids(l, a, lane);
         list_jobs(l, a, lane);
     }
-    threads_meet(BARRIER_LISTS, THREADS);
-    l.jobs = l.first[a.experts];
-#if PASS == 2
-    if (!a.logits || warp) return;
-    for (int t = (int)blockIdx.x; t < a.tokens; t += (int)gridDim.x) /* for the caller */
-        if (lane < a.top_k) a.ids_out[t * a.top_k + lane] = l.ids[t * a.top_k + lane], a.weights_out[t * a.top_k + lane] = l.weights[t * a.top_k + lane];
-#endif
+    if (warp < WORKERS || warp == LISTER) threads_meet(BARRIER_LISTS, 32 * WORKERS + (LISTER < WORKERS ? 0 : 32));
 }
+
 
 /* Asks for what routing and x need to be in L2, each line by one thread of the grid: before it may be read. */
 MOII_FN void ask_for(const void *p, long long bytes, int &line)

@@ -14,13 +14,13 @@ typedef struct worker {
 /* Barriers: of slots that are filled; pass 1: of each team's two places for sums, written and read. */
 MOII_FN unsigned int barrier_at(const worker &w, const moe_decode_f16_sm90_args &a, int i) { return w.shared + a.at_barriers + 8 * i; }
 MOII_FN unsigned int filled(const worker &w, const moe_decode_f16_sm90_args &a, int slot) { return barrier_at(w, a, w.warp * a.ring + slot); }
-MOII_FN unsigned int summed(const worker &w, const moe_decode_f16_sm90_args &a, int place) { return barrier_at(w, a, F16_WORKERS * a.ring + place); }
+MOII_FN unsigned int summed(const worker &w, const moe_decode_f16_sm90_args &a, int place) { return barrier_at(w, a, WORKERS * a.ring + place); }
 MOII_FN unsigned int added(const worker &w, const moe_decode_f16_sm90_args &a, int place) { return summed(w, a, 2 * F16_TEAMS + place); }
 
 /* Arrivals at a slot's: of the lane that sends for the box, and of each lane for its scales. */
 MOII_FN void make_barriers(const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    const int i = (int)threadIdx.x, slots = F16_WORKERS * a.ring, sums = slots + 2 * F16_TEAMS;
+    const int i = (int)threadIdx.x, slots = WORKERS * a.ring, sums = slots + 2 * F16_TEAMS;
     if (i < slots) barrier_init(barrier_at(w, a, i), 33);
     else if (PASS == 1 && i < sums + 2 * F16_TEAMS) barrier_init(barrier_at(w, a, i), i < sums ? F16_TEAM : 1);
     barrier_init_done();
@@ -66,6 +66,8 @@ MOII_FN int pair_of(const worker &w, const moe_decode_f16_sm90_args &a, int job,
     return v;
 }
 
+MOII_FN int expert_of(const worker &w, const moe_decode_f16_sm90_args &a, int job) { return (int)shared_word(w.shared + a.at_expert + 4 * job); }
+
 /* ---- u between the passes: it is there when it is no longer blank ---- */
 
 enum { BLANK_EXPONENT = 0xFF };
@@ -100,7 +102,7 @@ MOII_FN unsigned int read_exponents(const unsigned char *from)
 }
 MOII_FN bool any_blank(unsigned int exponents) { return ((~exponents - 0x01010101u) & exponents & 0x80808080u) != 0; }
 
-/* Pass 1, one warp: what the block may write, whatever the routing; then pass 2 may start. */
+/* Pass 1, one warp, before pass 2 starts: what the block may write, whatever the routing. */
 MOII_FN void blank_u(const moe_decode_f16_sm90_args &a, int lane)
 {
     const int all = a.most_jobs * a.tiles;
@@ -112,9 +114,6 @@ MOII_FN void blank_u(const moe_decode_f16_sm90_args &a, int lane)
             write_u(u_of(a, job, column, tile), make_uint4(BLANK_WORD, BLANK_WORD, BLANK_WORD, BLANK_WORD));
             write_exponent(exponent_of(a, job, column, tile), BLANK_EXPONENT);
         }
-    __threadfence();
-    __syncwarp();
-    if (lane == 0) grid_release();
 }
 
 #endif

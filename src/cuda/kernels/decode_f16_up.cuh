@@ -19,27 +19,35 @@ MOII_FN column_source kept_at(const worker &w, const moe_decode_f16_sm90_args &a
     return k;
 }
 
-/* Lines number `from` and every F16_WORKERS lines on; column j is token j, or where there are fewer, the last one. */
-MOII_FN void keep_columns(const worker &w, const moe_decode_f16_sm90_args &a, int from)
+/* A worker's columns: lines number `warp` and every WORKERS lines on, some at once; column j is token j, or where there are fewer, the last one. */
+enum { LINES_AT_ONCE = 2 };
+typedef struct some_lines { line_columns of[LINES_AT_ONCE]; } some_lines;
+
+MOII_FN void load_columns(some_lines &c, const worker &w, const moe_decode_f16_sm90_args &a, int first)
 {
-    enum { AT_ONCE = 2 };
     const int column = w.lane / 4 & (a.columns - 1), token = min(column, a.tokens - 1);
     const unsigned short *x = a.x + (long long)token * a.hidden + w.lane % 4 * 8;
+#pragma unroll
+    for (int i = 0; i < LINES_AT_ONCE; i++) load_x(c.of[i], x + min(first + i * WORKERS, a.lines - 1) * F16_LINE);
+}
+/* c: the first, loaded. */
+MOII_FN void keep_columns(some_lines &c, const worker &w, const moe_decode_f16_sm90_args &a)
+{
 #pragma unroll 1
-    for (int first = from; first < a.lines; first += AT_ONCE * F16_WORKERS) {
-        line_columns c[AT_ONCE];
+    for (int first = w.warp;;) {
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) load_x(c[i], x + min(first + i * F16_WORKERS, a.lines - 1) * F16_LINE);
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            const int line = min(first + i * F16_WORKERS, a.lines - 1);
+        for (int i = 0; i < LINES_AT_ONCE; i++) {
+            const int line = min(first + i * WORKERS, a.lines - 1);
             const column_source k = kept_at(w, a, line, w.lane);
-            widen_x(c[i], w.lane);
+            widen_x(c.of[i], w.lane);
             if (w.lane / 4 < a.columns)
 #pragma unroll
-                for (int b = 0; b < 4; b++) shared_write_four(k.at + b * k.block_bytes, c[i].v[b]);
-            if (w.lane < 4) shared_write(k.factors_at, c[i].even), shared_write(k.factors_at + 4, c[i].odd);
+                for (int b = 0; b < 4; b++) shared_write_four(k.at + b * k.block_bytes, c.of[i].v[b]);
+            if (w.lane < 4) shared_write(k.factors_at, c.of[i].even), shared_write(k.factors_at + 4, c.of[i].odd);
         }
+        first += LINES_AT_ONCE * WORKERS;
+        if (first >= a.lines) return;
+        load_columns(c, w, a, first);
     }
 }
 
@@ -108,9 +116,9 @@ MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const li
     }
 }
 
-MOII_FN void send_for(work k, int slot, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+MOII_FN void send_for(work k, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    const int expert = l.expert[k.job];
+    const int expert = expert_of(w, a, k.job);
     if (w.lane == 0) {
         barrier_expect(filled(w, a, slot), a.slot_bytes);
         box_load_4(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, k.tile * 8, 2 * expert, k.part * a.slot_lines);
@@ -126,7 +134,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
     work k = first_item(a, team);
     k.part = member;
     work later = k; /* what is to be sent for */
-    for (int slot = 0; slot < a.ring && later.job < l.jobs && member < a.parts; slot++, next_slot(later, w, a)) send_for(later, slot, w, a, l);
+    for (int slot = 0; slot < a.ring && later.job < l.jobs && member < a.parts; slot++, next_slot(later, w, a)) send_for(later, slot, w, a);
     tile_sum sum = { { 0, 0, 0, 0 } };
     turn t = { 0, 0 };
     for (int turns = 0; k.job < l.jobs;) {
@@ -143,7 +151,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
             }
             __syncwarp();
             if (later.job < l.jobs) {
-                send_for(later, t.slot, w, a, l);
+                send_for(later, t.slot, w, a);
                 next_slot(later, w, a);
             }
             advance(t, a);

@@ -3,15 +3,16 @@
  * moe_decode_f16_sm90: one pass of moi_moe_decode_run for MXFP8 weights, hidden and width multiples of 128, x in BF16, up to 8 tokens.
  *
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: y = sum of weight * (down . u).  E5M2: 1 where weights are E5M2, else E4M3
- *             HELD: logits of a lane, 4 or 8: of up to 32 * HELD experts
+ *             HELD: pass 1: logits of a lane, 4 or 8: of up to 32 * HELD experts
  *   grid      as many blocks as multiprocessors, or fewer; a block of either pass fits beside one of the other
  *   item      16 rows of an expert, for the tokens that chose it.  Pass 1: 8 rows of gate and the same 8 of up; items go round the blocks, expert by
  *             expert.  Pass 2: 16 outputs; a block goes through all experts of its outputs
  *   slots     of two or three lines (16 rows x 128 bytes) of an item; each worker has a ring of its own, and sends for them by tensor map itself,
  *             as far ahead as there is room (decode_f16_up.cuh, decode_f16_down.cuh)
  *   bits      sums are cut by the shape alone, and a column's arithmetic depends on its own values alone: nothing depends on the batch
- *   launch    pass 1 waits for the grid before it, which also covers what pass 2 reads without waiting: logits or ids and weights.  It makes u
- *             blank and lets pass 2 start, which takes u as it comes.  So pass 2's start, routing and first weights are hidden behind pass 1 */
+ *   launch    pass 1 waits for the grid before it, which also covers what pass 2 reads without waiting: ids and weights.  It makes u
+ *             blank, leaves ids and weights if it has found them, and lets pass 2 start, which takes u as it comes: so its start and first weights are
+ *             hidden behind pass 1 */
 #include "moe_decode_f16_sm90_args.h"
 #include "silu.h"
 
@@ -24,7 +25,7 @@
 #include "decode_f16_down.cuh"
 #endif
 
-extern "C" __global__ void __maxnreg__(PASS == 1 ? 80 : 136) moe_decode_f16_sm90(const __grid_constant__ moe_decode_f16_sm90_args a)
+extern "C" __global__ void __maxnreg__(PASS == 1 ? 72 : 144) moe_decode_f16_sm90(const __grid_constant__ moe_decode_f16_sm90_args a)
 {
     extern __shared__ __align__(1024) char memory[];
     worker w;
@@ -35,17 +36,32 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 80 : 136) moe_decode_f16_sm90
     clear_lists(l, a);
 #if PASS == 1
     ask_for_inputs(a);
+    if (w.warp == WEIGHER) {
+        leave_weights(l, a, w.lane);
+        __threadfence();
+        threads_meet(BARRIER_LEFT, 32 * (F16_TEAMS + 1));
+        return;
+    }
     grid_wait();
+    some_lines columns;
+    if (w.warp < WORKERS) load_columns(columns, w, a, w.warp);
     route_tokens(l, a, w.warp, w.lane);
-    if (w.warp == LISTER + 1) blank_u(a, w.lane);
-    if (w.warp < F16_WORKERS) keep_columns(w, a, w.warp);
+    if (w.warp < WORKERS) keep_columns(columns, w, a);
+    if (w.warp == BLANKER) blank_u(a, w.lane);
     make_lists(l, a, w.warp, w.lane);
-    if (w.warp < F16_WORKERS) multiply(w, a, l);
-    else finish(w, a, l, w.warp - F16_WORKERS);
+    if (w.warp == LISTER) leave_ids(l, a, w.lane);
+    if (w.warp >= WORKERS) {
+        __threadfence();
+        threads_meet(BARRIER_LEFT, 32 * (F16_TEAMS + 1));
+        if (w.warp == BLANKER && w.lane == 0) grid_release();
+    }
+    l.jobs = l.first[a.experts];
+    if (w.warp < WORKERS) multiply(w, a, l);
+    else finish(w, a, l, w.warp - WORKERS);
 #else
     if (threadIdx.x == 0) grid_release();
-    route_tokens(l, a, w.warp, w.lane);
     make_lists(l, a, w.warp, w.lane);
+    l.jobs = l.first[a.experts];
     multiply(w, a, l);
     if (threadIdx.x == 0) grid_wait(); /* pass 1 has ended when this grid has */
 #endif

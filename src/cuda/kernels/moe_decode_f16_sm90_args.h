@@ -5,8 +5,8 @@
 
 #include "product_sm90_args.h"
 
-/* Warps: workers multiply; in pass 1 in teams that share an item, which another warp, one for each team, finishes. */
-enum { F16_WORKERS = 8, F16_TEAM = 4, F16_TEAMS = F16_WORKERS / F16_TEAM, F16_UP_WARPS = F16_WORKERS + F16_TEAMS, F16_DOWN_WARPS = F16_WORKERS };
+/* Warps: workers multiply; in pass 1 in teams that share an item, which another warp, one for each team, finishes; one more finds weights of a token. */
+enum { F16_UP_WORKERS = 8, F16_TEAM = 4, F16_TEAMS = F16_UP_WORKERS / F16_TEAM, F16_UP_WARPS = F16_UP_WORKERS + F16_TEAMS + 1, F16_DOWN_WARPS = 8 };
 /* Rows of an item (pass 1: 8 of gate, then 8 of up), bytes of a row in a line, of an item's line; most lines of a slot in either pass. */
 enum { F16_ROWS = 16, F16_LINE = 128, F16_LINE_BYTES = F16_ROWS * F16_LINE, F16_UP_LINES = 2, F16_DOWN_LINES = 3 };
 enum { F16_MOST_TOKENS = 8 };
@@ -19,9 +19,9 @@ typedef struct moe_decode_f16_sm90_args {
     unsigned char *exponent;    /* [job, columns, width / 8]: decode_f16_columns.cuh */
     void *out;                  /* y [tokens, hidden] */
     const int *ids;             /* [tokens * top_k] */
-    const float *weights;       /* the same; pass 2, with ids */
-    const float *logits;        /* [tokens, experts], or NULL: then ids */
-    int *ids_out;               /* pass 2, from logits: for the caller; so is weights_out */
+    const float *weights;       /* the same; pass 2 */
+    const float *logits;        /* pass 1: [tokens, experts], or NULL; from them it finds ids_out and weights_out, which are pass 2's ids and weights */
+    int *ids_out;
     float *weights_out;
     unsigned int expert_scale_bytes;
     int tokens, top_k, experts;
@@ -32,12 +32,13 @@ typedef struct moe_decode_f16_sm90_args {
     int tiles;                  /* items of one expert */
     int lines, parts, slot_lines; /* of an item; slots for an item; lines of a slot */
     int ring, slot_bytes;       /* slots of each worker */
-    int pace;                   /* pass 2: sends for weights when pass 1's block of its number has all but so many items behind it */
-    int up_tiles, up_blocks;    /* pass 1's items of an expert, and its blocks */
-    int step_job, step_rest;    /* from a team's item to its next: jobs, and tiles of a job; pass 2: from a worker's unit to its next: jobs, and parts */
+    int step_job, step_rest;    /* pass 1: from a team's item to its next: jobs, and tiles of a job */
+    int together;               /* pass 2: tiles that a block goes through at once */
+    unsigned int inverse_parts, inverse_units; /* pass 2: i / parts is i * this >> 20, and i / (together * parts), for i < most_jobs * together * parts */
     int scale_row;              /* bytes of scales of a row */
     unsigned int inverse_top_k; /* i / top_k is i * this >> 16 */
     int most_jobs;
+    int rehearses;              /* pass 2 */
     /* where things lie in shared memory; the ring at 0 */
     int at_scales, at_columns, at_sums, at_barriers, at_ids, at_weights, at_first, at_expert, at_column, at_job;
 } moe_decode_f16_sm90_args;

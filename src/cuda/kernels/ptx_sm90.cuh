@@ -120,12 +120,6 @@ MOII_FN void box_load_4(unsigned int to, const void *map, unsigned int barrier, 
                  :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(v) : "memory");
 }
 
-MOII_FN void box_load_5(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, int v, int w)
-{
-    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
-                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(v), "r"(w) : "memory");
-}
-
 /* Into every block of the mask, at the same place, announced to the same barrier. */
 MOII_FN void box_load_to(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, unsigned short blocks)
 {
@@ -191,15 +185,6 @@ MOII_FN void cluster_meet()
 /* The same in two halves, for barriers that barrier_init_done has announced: a release would also wait for copies under way. */
 MOII_FN void cluster_here() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 MOII_FN void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-
-/* Reads a float at the same place of another block. */
-MOII_FN float cluster_read(unsigned int address, unsigned int block)
-{
-    float v;
-    asm volatile("{\n .reg .b32 there;\n mapa.shared::cluster.u32 there, %1, %2;\n ld.shared::cluster.f32 %0, [there];\n}"
-                 : "=f"(v) : "r"(address), "r"(block) : "memory");
-    return v;
-}
 
 /* Sends four floats to a place of another block, announced to that block's barrier as 16 bytes; both named by their addresses here. */
 MOII_FN void floats_send(unsigned int to, float a, float b, float c, float d, unsigned int barrier, unsigned int block)

@@ -205,6 +205,7 @@ MOII_FN bool route_by_logits(const float *logits, route_shape s, int *ids, int h
         key[i] = here ? route_logit_key(l) : 0u;
         sure = sure && l <= 3.402823466e38f; /* no NaN, no Inf */
     }
+#pragma unroll 1
     for (int slot = 0; slot < s.top_k; slot++) {
         unsigned int best = key[0];
 #pragma unroll
