@@ -63,7 +63,8 @@ static void check(int hidden, int width, int experts, int top_k, int tokens)
         if (l->shared_bytes > SHARED)
             fail_msg("hidden %d, width %d, %d experts, top %d, %d tokens: pass %d wants %d bytes", hidden, width, experts, top_k, tokens, pass,
                      l->shared_bytes);
-        assert_true(a->ring >= 1 && (pass == 1 ? F16_UP_WORKERS * a->ring + 4 * F16_TEAMS : F16_DOWN_WARPS * a->ring) <= l->threads); /* a thread opens a barrier */
+        int barriers = pass == 1 ? F16_UP_WORKERS * a->ring + 4 * F16_TEAMS : F16_DOWN_WARPS * a->ring;
+        assert_true(a->ring >= 1 && barriers <= l->threads); /* a thread opens a barrier */
         check_places(a, pass, tokens, l->shared_bytes);
         check_cut(a, pass);
         assert_true(l->grid[0] >= 1 && l->grid[0] <= SMS);
