@@ -197,6 +197,35 @@ static void test_several(void **state)
     }
 }
 
+/* ptxas makes wgmma products wait for each other, and says so in the log alone, where a sum is touched before its product is waited for. */
+static void test_serialized(void **state)
+{
+    (void)state;
+    if (!can_compile()) skip();
+    const moii_text_set set = { .count = 1, .names = { "products.cu" }, .texts = {
+        "extern \"C\" __global__ void products(float *out, unsigned long long a, unsigned long long b)\n{\n"
+        "    float d[4] = { 0, 0, 0, 0 };\n    for (int i = 0; i < 4; i++) {\n"
+        "        asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\");\n"
+        "        asm volatile(\"wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%0, %1, %2, %3}, %4, %5, 1, 1, 1;\"\n"
+        "                     : \"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3]) : \"l\"(a + i), \"l\"(b + i));\n"
+        "        asm volatile(\"wgmma.commit_group.sync.aligned;\" ::: \"memory\");\n        if (TOUCHED) d[0] += 1;\n    }\n"
+        "    asm volatile(\"wgmma.wait_group.sync.aligned 0;\" ::: \"memory\");\n"
+        "    for (int i = 0; i < 4; i++) out[threadIdx.x * 4 + i] = d[i];\n}\n" } };
+    moii_jit jit;
+    moit_ok(moii_jit_open(&jit, 1));
+    moit_ok(moii_jit_compiler(&jit));
+    moit_ok(moii_nvrtc_load(&jit.nvrtc));
+    for (int touched = 0; touched < 2; touched++) {
+        unsigned char *cubin;
+        size_t bytes;
+        bool serialized;
+        moit_ok(moii_nvrtc_compile(&jit.nvrtc, &set, "sm_90a", touched ? "TOUCHED=1" : "TOUCHED=0", &cubin, &bytes, &serialized));
+        assert_int_equal(serialized, touched);
+        free(cubin);
+    }
+    moii_jit_close(&jit);
+}
+
 /* Without a compiler: what a folder has is used, what none has is refused with the reason. */
 static void test_no_compiler(void **state)
 {
@@ -281,7 +310,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cache_damage), cmocka_unit_test(test_cache_race), cmocka_unit_test(test_archs), cmocka_unit_test(test_texts),
         cmocka_unit_test(test_compile), cmocka_unit_test(test_several), cmocka_unit_test(test_no_compiler),
-        cmocka_unit_test(test_cubin_damage),
+        cmocka_unit_test(test_cubin_damage), cmocka_unit_test(test_serialized),
     };
     return cmocka_run_group_tests(tests, NULL, moit_remove_folder);
 }

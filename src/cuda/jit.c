@@ -111,7 +111,7 @@ static moi_status get(moii_jit *jit, moii_jit_job *job)
                   job->kernel->stem, job->arch, *jit->env.cache ? jit->env.cache : "none", *jit->env.kernels ? jit->env.kernels : "not set");
     }
     job->compiled = true;
-    MOII_TRY(moii_nvrtc_compile(&jit->nvrtc, &set, job->arch, job->defines, &job->cubin, &job->bytes));
+    MOII_TRY(moii_nvrtc_compile(&jit->nvrtc, &set, job->arch, job->defines, &job->cubin, &job->bytes, &job->serialized));
     MOII_REQUIRE(sound(job), MOI_ERR_COMPILE, "cuda: %s.cu compiled for %s has no entry %s", job->kernel->stem, job->arch, job->kernel->stem);
     snprintf(name, sizeof name, "%s%d.%d.cubin", prefix, jit->nvrtc.major, jit->nvrtc.minor);
     bool stored = *jit->env.cache && moii_cache_write(jit->env.cache, name, job->cubin, job->bytes);

@@ -39,6 +39,7 @@ typedef struct moii_jit_job {
     size_t bytes;
     moii_cubin_use use;
     bool compiled;        /* it was in no folder */
+    bool serialized;      /* tensor cores' products wait for each other, which is slow: known of what is compiled now */
     double seconds;
     moi_status status;
     char error[1024];

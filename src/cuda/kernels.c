@@ -98,10 +98,11 @@ static void report(const moii_jit_job *j, const moi_kernels_config *c)
 static void hold_to_limits(moii_jit_job *j)
 {
     if (j->status) return;
-    if (j->use.stack_bytes == 0 && j->use.registers <= j->kernel->registers) return;
+    if (j->use.stack_bytes == 0 && j->use.registers <= j->kernel->registers && !j->serialized) return;
     j->status = MOI_ERR_COMPILE;
-    snprintf(j->error, sizeof j->error, "cuda: %s for %s with '%s' uses %d registers (its row allows %d) and %d bytes of local memory (0)",
-             j->kernel->stem, j->arch, j->defines, j->use.registers, j->kernel->registers, j->use.stack_bytes);
+    snprintf(j->error, sizeof j->error, "cuda: %s for %s with '%s' uses %d registers (its row allows %d) and %d bytes of local memory (0)%s",
+             j->kernel->stem, j->arch, j->defines, j->use.registers, j->kernel->registers, j->use.stack_bytes,
+             j->serialized ? "; ptxas made its products wait for each other" : "");
 }
 
 static moi_status compile(const moi_kernels_config *c, moii_jit_job *jobs, int count)

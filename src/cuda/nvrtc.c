@@ -82,12 +82,22 @@ void moii_nvrtc_close(moii_nvrtc *n)
 
 /* ---- compiling ---- */
 
-static moi_status failed(const moii_nvrtc *n, moii_nvrtc_program program, const moii_text_set *set, const char *arch, const char *defines)
+/* ptxas's remark (C7510 to C7520) where it makes each wgmma wait for the one before, for whatever reason: right, and a fifth slower. */
+#define SERIALIZED "wgmma.mma_async instructions are serialized"
+
+/* What the compiler said, for the caller to free, or NULL. */
+static char *log_of(const moii_nvrtc *n, moii_nvrtc_program program)
 {
     size_t bytes = 0;
     char *log = NULL;
     if (program && n->nvrtcGetProgramLogSize(program, &bytes) == 0 && bytes > 0 && (log = calloc(1, bytes + 1)))
         if (n->nvrtcGetProgramLog(program, log)) *log = 0;
+    return log;
+}
+
+static moi_status failed(const moii_nvrtc *n, moii_nvrtc_program program, const moii_text_set *set, const char *arch, const char *defines)
+{
+    char *log = log_of(n, program);
     moi_status status = moii_fail(MOI_ERR_COMPILE, "cuda: NVRTC %d.%d cannot compile %s for %s with '%s': %.700s", n->major, n->minor,
                                   set->names[0], arch, defines, log && *log ? log : "no explanation");
     free(log);
@@ -117,12 +127,12 @@ static int set_options(const char *options[OPTIONS], char text[OPTIONS][OPTION],
 }
 
 moi_status moii_nvrtc_compile(const moii_nvrtc *n, const moii_text_set *set, const char *arch, const char *defines, unsigned char **cubin,
-                              size_t *bytes)
+                              size_t *bytes, bool *serialized)
 {
     const char *options[OPTIONS];
     char text[OPTIONS][OPTION];
     moii_nvrtc_program program = NULL;
-    *cubin = NULL;
+    *cubin = NULL, *serialized = false;
     int count = set_options(options, text, arch, defines);
     MOII_REQUIRE(count > 0, MOI_ERR_INTERNAL, "cuda: too many or too long defines for %s: '%s'", set->names[0], defines);
     unsigned int bad = n->nvrtcCreateProgram(&program, set->texts[0], set->names[0], set->count - 1, set->texts + 1, set->names + 1);
@@ -136,6 +146,10 @@ moi_status moii_nvrtc_compile(const moii_nvrtc *n, const moii_text_set *set, con
         status = failed(n, program, set, arch, defines);
         free(*cubin);
         *cubin = NULL;
+    } else if (!status) {
+        char *log = log_of(n, program);
+        *serialized = log && strstr(log, SERIALIZED);
+        free(log);
     }
     if (program) n->nvrtcDestroyProgram(&program);
     return status;

@@ -48,8 +48,9 @@ moi_status moii_nvrtc_load(moii_nvrtc *nvrtc);
 void moii_nvrtc_close(moii_nvrtc *nvrtc);
 
 /* Compiles files[0] of the set, whose other files are what it includes, to a cubin that the caller frees.  defines:
- * "ELEM=4 ROWS=1".  May be called by several threads at once.  Errors: COMPILE with the compiler's words, NOMEM. */
+ * "ELEM=4 ROWS=1".  serialized: the compiler made tensor cores' products wait for each other.  May be called by several threads at once.
+ * Errors: COMPILE with the compiler's words, NOMEM. */
 moi_status moii_nvrtc_compile(const moii_nvrtc *nvrtc, const moii_text_set *set, const char *arch, const char *defines,
-                              unsigned char **cubin, size_t *bytes);
+                              unsigned char **cubin, size_t *bytes, bool *serialized);
 
 #endif
