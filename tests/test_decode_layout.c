@@ -98,7 +98,11 @@ static void test_together(void **state)
             moii_gpu_launch launch[2];
             moii_decode_f16_layout(&d, tokens, SMS, SHARED, args, launch);
             assert_true(args[0].ring >= 2 && args[1].ring >= 2);
-            assert_int_equal(launch[0].shared_bytes + launch[1].shared_bytes + 2048 <= TOGETHER, i != 1 || tokens < 8);
+            bool together = launch[0].shared_bytes + launch[1].shared_bytes + 2048 <= TOGETHER;
+            assert_int_equal(together, i != 1 || tokens < 8);
+            assert_true(!together || 2 * (launch[0].shared_bytes + 1024) > TOGETHER); /* never two blocks of pass 1 */
+            if (tokens == 1) assert_int_equal(args[0].ring == 2, i != 1); /* a third of what a block reads */
+            if (tokens <= 2) assert_int_equal(args[1].together, i == 1 ? 2 : 1); /* all of a block's tiles */
         }
 }
 

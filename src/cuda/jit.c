@@ -113,6 +113,7 @@ static moi_status get(moii_jit *jit, moii_jit_job *job)
     job->compiled = true;
     MOII_TRY(moii_nvrtc_compile(&jit->nvrtc, &set, job->arch, job->defines, &job->cubin, &job->bytes, &job->serialized));
     MOII_REQUIRE(sound(job), MOI_ERR_COMPILE, "cuda: %s.cu compiled for %s has no entry %s", job->kernel->stem, job->arch, job->kernel->stem);
+    if (job->serialized && jit->must_store) return MOI_OK; /* it will be refused, and must not be found there the next time */
     snprintf(name, sizeof name, "%s%d.%d.cubin", prefix, jit->nvrtc.major, jit->nvrtc.minor);
     bool stored = *jit->env.cache && moii_cache_write(jit->env.cache, name, job->cubin, job->bytes);
     if (!stored && jit->must_store) return moii_fail_errno(MOI_ERR_IO, "cuda: %s cannot be written to %.200s", job->kernel->stem, jit->env.cache);

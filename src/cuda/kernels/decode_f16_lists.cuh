@@ -21,8 +21,7 @@ enum { LISTER = PASS == 1 ? WORKERS : 0, BLANKER = LISTER + 1, WEIGHER = BLANKER
 typedef struct lists {
     int *ids, *first, *expert; /* ids: -1 for skipped slots and repetitions; first: an expert's first pair, behind them the number of jobs */
     short *column, *job;       /* job: of a pair that is an expert's first */
-    float *weights;            /* pass 2 */
-    float *own;                /* pass 1: 2 * top_k, of the warp that finds weights */
+    float *weights;            /* pass 2: of pairs; pass 1: of one token, behind room for its ids, for the warp that finds them */
     int jobs, pairs;
 } lists;
 
@@ -31,7 +30,6 @@ MOII_FN lists lists_at(const moe_decode_f16_sm90_args &a, char *shared)
     lists l;
     l.ids = (int *)(shared + a.at_ids), l.first = (int *)(shared + a.at_first), l.expert = (int *)(shared + a.at_expert);
     l.column = (short *)(shared + a.at_column), l.job = (short *)(shared + a.at_job), l.weights = (float *)(shared + a.at_weights);
-    l.own = l.weights;
     l.pairs = a.tokens * a.top_k;
     l.jobs = 0;
     return l;
@@ -147,8 +145,8 @@ MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, in
 #pragma unroll 1
         for (int token = (int)blockIdx.x; token < a.tokens; token += (int)gridDim.x) {
             const int first = token * a.top_k;
-            route_held(a.logits + (long long)token * a.experts, 0, shape_of(a), (int *)l.own, l.own + a.top_k, HELD, lane);
-            if (live && lane < a.top_k) a.weights_out[first + lane] = l.own[a.top_k + lane];
+            route_held(a.logits + (long long)token * a.experts, 0, shape_of(a), (int *)l.weights, l.weights + a.top_k, HELD, lane);
+            if (live && lane < a.top_k) a.weights_out[first + lane] = l.weights[a.top_k + lane];
             __syncwarp();
         }
         if (live) return;
@@ -156,7 +154,7 @@ MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, in
 }
 #endif
 
-/* Workers and the warp that makes them, behind route_tokens; given ids are in device memory, and final.  */
+/* Workers and the warp that makes them, behind route_tokens; given ids are in device memory, and final. */
 MOII_FN void make_lists(const lists &l, const moe_decode_f16_sm90_args &a, int warp, int lane)
 {
     if (warp == LISTER) {
@@ -165,7 +163,6 @@ MOII_FN void make_lists(const lists &l, const moe_decode_f16_sm90_args &a, int w
     }
     if (warp < WORKERS || warp == LISTER) threads_meet(BARRIER_LISTS, 32 * WORKERS + (LISTER < WORKERS ? 0 : 32));
 }
-
 
 /* Asks for what routing and x need to be in L2, each line by one thread of the grid: before it may be read. */
 MOII_FN void ask_for(const void *p, long long bytes, int &line)

@@ -216,13 +216,15 @@ MOII_FN void wgmma_close() { asm volatile("wgmma.commit_group.sync.aligned;" :::
 #define WG_P "%130"
 #endif
 
+#define WG_PRODUCT(shape, d, a, b, more)                                                                                                \
+    "{\n .reg .pred more;\n setp.ne.b32 more, " more ", 0;\n"                                                                          \
+    " wgmma.mma_async.sync.aligned." shape WGMMA_K "." WGMMA_TYPE " {" d "}, " a ", " b ", more, 1, 1" WGMMA_END ";\n}"
+
 /* more: adds to d; else d is overwritten */
 MOII_FN void wgmma(float *d, unsigned int a_half, unsigned int b_half, int more)
 {
     const unsigned long long a = WGMMA_ROWS | a_half, b = WGMMA_ROWS | b_half;
-    asm volatile("{\n .reg .pred more;\n setp.ne.b32 more, " WG_P ", 0;\n"
-                 " wgmma.mma_async.sync.aligned." WG_SHAPE WGMMA_K "." WGMMA_TYPE " {" WG_T "}, " WG_A ", " WG_B ", more, 1, 1" WGMMA_END ";\n}"
-                 : WG_D : "l"(a), "l"(b), "r"(more));
+    asm volatile(WG_PRODUCT(WG_SHAPE, WG_T, WG_A, WG_B, WG_P) : WG_D : "l"(a), "l"(b), "r"(more));
 }
 
 #ifdef WGMMA_HALF
@@ -244,9 +246,7 @@ MOII_FN void wgmma(float *d, unsigned int a_half, unsigned int b_half, int more)
 MOII_FN void wgmma_half(float *d, unsigned int a_half, unsigned int b_half, int more)
 {
     const unsigned long long a = WGMMA_ROWS | a_half, b = WGMMA_ROWS | b_half;
-    asm volatile("{\n .reg .pred more;\n setp.ne.b32 more, " WG_HALF_P ", 0;\n"
-                 " wgmma.mma_async.sync.aligned." WG_HALF_SHAPE WGMMA_K "." WGMMA_TYPE " {" WG_HALF_T "}, " WG_HALF_A ", " WG_HALF_B
-                 ", more, 1, 1" WGMMA_END ";\n}" : WG_HALF_D : "l"(a), "l"(b), "r"(more));
+    asm volatile(WG_PRODUCT(WG_HALF_SHAPE, WG_HALF_T, WG_HALF_A, WG_HALF_B, WG_HALF_P) : WG_HALF_D : "l"(a), "l"(b), "r"(more));
 }
 #endif
 
