@@ -48,7 +48,8 @@ static problem case_of(moit_rng *rng, int i)
         f = MOI_FORMAT_MXFP8;
         if (i % 4 == 1) f.elem = MOI_E5M2;
         s.h = 128 * (1 + moit_below(rng, 4)), s.f = (i % 3 ? 128 : 64) * (1 + moit_below(rng, 4));
-        if (i % 5 == 0) s.h = i % 10 ? 2048 : 1280, s.f = 128 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 4;
+        /* 4096: more tiles of 16 outputs than multiprocessors, which a block goes through together */
+        if (i % 5 == 0) s.h = i % 10 == 0 ? 1280 : i % 20 == 5 ? 2048 : 4096, s.f = 128 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 4;
         if (i % 7 == 3) s.f = i % 2 ? 1024 : 1536, s.h = 128, s.experts = 1 + s.experts / 4;
         if (i % 9 == 8) s.tokens = 13 + moit_below(rng, 120), s.h = 128, s.f = 128;
     }
