@@ -10,6 +10,7 @@ OUT      := $(BUILD)/$(VARIANT)
 MULTIARCH := $(shell gcc -print-multiarch 2>/dev/null)
 
 CC       ?= cc
+CXX      ?= g++
 BLAS_KIND := openmp
 OPT      := -O2 -g
 OPENMP   := -fopenmp
@@ -129,11 +130,19 @@ $(OUT)/tests/cli_%: $(OUT)/tests/cli_%.o $(OUT)/libmoiety.a
 	$(CC) $(SAN) $(OPENMP) $^ -o $@ $(LDLIBS)
 # stand-ins for NVIDIA's libraries, opened by the tests in their place
 FAKES    := $(OUT)/tests/fake/libcuda.so.1 $(OUT)/tests/fake/libnvrtc.so.12
-$(OUT)/tests/fake/libcuda.so.1: tests/fake/fake_cuda.c src/cuda/driver.def src/cuda/driver_types.h
+$(OUT)/tests/fake/libcuda.so.1: tests/fake/fake_cuda.c src/cuda/driver.def src/cuda/driver_types.h tests/emulator/emulator.h
 $(OUT)/tests/fake/libnvrtc.so.12: tests/fake/fake_nvrtc.c
 $(FAKES):
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(STRICT) $(OPT) $(WARN) -fPIC -shared $< -o $@ -ldl
+# a device that runs kernels on x86-64: for the driver's stand-in, and a compiler for it.  Its cache holds kernels of this build of it
+EMULATOR := $(OUT)/tests/emulator/libemulator.so $(OUT)/tests/emulator/libnvrtc.so.13
+$(OUT)/tests/emulator/libemulator.so: PARTS := machine copies products kernel
+$(OUT)/tests/emulator/libnvrtc.so.13: PARTS := nvrtc translate
+$(EMULATOR): $(wildcard tests/emulator/*)
+	@mkdir -p $(@D) && rm -rf $(@D)/cache
+	$(CXX) -std=c++17 $(OPT) $(filter-out -W%-prototypes,$(WARN)) -fvisibility=hidden -DEMU_FOLDER='"$(CURDIR)/tests/emulator"' -fPIC -shared \
+	    $(PARTS:%=tests/emulator/%.cpp) -o $@ -ldl
 $(OUT)/examples/%: examples/%.c $(OUT)/libmoiety.a
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS_) $(filter %.c %.a,$^) -o $@ $(LDLIBS)
@@ -201,7 +210,7 @@ test: setup
 	tests/run $(OUT)
 
 .PHONY: tests
-tests: $(TESTS) $(FAKES) $(TEST_TOOLS) $(OUT)/moiety $(EXAMPLES)
+tests: $(TESTS) $(FAKES) $(if $(SAN)$(filter-out x86_64%,$(MULTIARCH)),,$(EMULATOR)) $(TEST_TOOLS) $(OUT)/moiety $(EXAMPLES)
 
 clean:
 	rm -rf $(BUILD)

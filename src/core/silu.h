@@ -22,11 +22,15 @@ MOII_FN float moii_inverse(float d)
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(d));
     return __fmaf_rn(y, __fmaf_rn(-d, y, 1.0f), y);
 }
-/* Results that are NaN are 0x7FFFFFFF: the GPU's own. */
-MOII_FN float moii_one_nan(float x) { return x; }
 #else
 MOII_FN float moii_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 MOII_FN float moii_inverse(float d) { return 1.0f / d; }
+#endif
+
+/* Results that are NaN are 0x7FFFFFFF: the GPU's own.  MOII_MANY_NANS: device code that runs elsewhere. */
+#if defined(__CUDACC_RTC__) && !defined(MOII_MANY_NANS)
+MOII_FN float moii_one_nan(float x) { return x; }
+#else
 MOII_FN float moii_one_nan(float x) { return x == x ? x : moii_float_of(0x7FFFFFFFu); }
 #endif
 

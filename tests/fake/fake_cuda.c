@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fake_cuda.c: a stand-in for libcuda.so.1 on machines without a GPU: device memory is host memory, kernels do not run.  It lets the tests
- * walk through opening, loading, launching and every error on the way.
+ * fake_cuda.c: a stand-in for libcuda.so.1 on machines without a GPU: device memory is host memory.  It lets the tests walk through opening,
+ * loading, launching and every error on the way.
  *   FAKE_CUDA_VERSION, FAKE_CUDA_DEVICES, FAKE_CUDA_CAPABILITY   what it claims to be: 13000, 1, 90
- *   FAKE_CUDA_RUN   a library whose fake_run(name, launch, args) is called for each launch; fake_args_bytes(name): how many of args */
+ *   FAKE_CUDA_RUN   libemulator.so (tests/emulator), which runs kernels; without it they do not run */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../src/cuda/driver_types.h"
+#include "../emulator/emulator.h"
 
 #define MOII_CU(name, parameters) moii_cuenum name parameters;
 #include "../../src/cuda/driver.def"
@@ -18,7 +19,7 @@ moii_cuenum cuGetExportTable(const void **table, const void *id);
 
 enum { INVALID = 1, NODES = 64, ARGS = 4096 };
 struct CUctx_st { int device; };
-struct CUfunc_st { char name[128]; };
+struct CUfunc_st { emu_kernel *kernel; }; /* NULL: it does not run */
 struct CUmod_st { struct CUfunc_st function; };
 struct CUevent_st { int recorded; };
 
@@ -27,9 +28,10 @@ typedef struct node {
     moii_cuptr to;
     unsigned int value;
     size_t count, width; /* of a fill; width 0: a launch */
-    char name[128];
+    const emu_kernel *kernel;
     moii_cu_launch launch;
-    char args[ARGS];
+    moii_cu_attribute attributes[2];
+    _Alignas(128) char args[ARGS];
 } node;
 struct CUgraph_st { int count; node nodes[NODES]; };
 struct CUgraphExec_st { struct CUgraph_st graph; };
@@ -43,6 +45,25 @@ static int setting(const char *name, int otherwise)
 {
     const char *text = getenv(name);
     return text ? atoi(text) : otherwise;
+}
+
+/* The emulated device; NULL: kernels do not run. */
+static const emu_calls *device_calls(void)
+{
+    static const emu_calls *calls;
+    static int tried;
+    if (tried++) return calls;
+    const char *path = getenv("FAKE_CUDA_RUN");
+    void *library = path ? dlopen(path, RTLD_NOW) : NULL;
+    emu_calls_fn get = NULL;
+    if (library) *(void **)&get = dlsym(library, "emu_calls_of_device");
+    if (path && !get) fprintf(stderr, "fake_cuda: FAKE_CUDA_RUN: %s\n", dlerror()), abort();
+    return calls = get ? get() : NULL;
+}
+/* What was launched so far has happened. */
+static void finish(void)
+{
+    if (device_calls()) device_calls()->finish();
 }
 
 moii_cuenum cuInit(unsigned int flags) { return flags ? (moii_cuenum)INVALID : setting("FAKE_CUDA_DEVICES", 1) ? MOII_CU_OK : MOII_CU_NO_DEVICE; }
@@ -59,7 +80,7 @@ moii_cuenum cuDeviceGetAttribute(int *value, moii_cuenum attribute, moii_cudevic
     *value = 0;
     if (attribute == MOII_CU_CAPABILITY_MAJOR) *value = setting("FAKE_CUDA_CAPABILITY", 90) / 10;
     if (attribute == MOII_CU_CAPABILITY_MINOR) *value = setting("FAKE_CUDA_CAPABILITY", 90) % 10;
-    if (attribute == MOII_CU_MULTIPROCESSORS) *value = 2;
+    if (attribute == MOII_CU_MULTIPROCESSORS) *value = device_calls() ? device_calls()->multiprocessors : 2;
     if (attribute == MOII_CU_SHARED_BYTES_OPTIN) *value = 227 * 1024;
     return MOII_CU_OK;
 }
@@ -95,12 +116,14 @@ moii_cuenum cuMemAlloc(moii_cuptr *out, size_t bytes)
 moii_cuenum cuMemFree(moii_cuptr p)
 {
     NEED(p);
+    finish();
     free(host(p));
     return MOII_CU_OK;
 }
 moii_cuenum cuMemGetInfo(size_t *free_bytes, size_t *total_bytes) { return *free_bytes = *total_bytes = (size_t)1 << 30, MOII_CU_OK; }
 static void do_fill(moii_cuptr to, unsigned int value, size_t count, size_t width)
 {
+    finish();
     for (size_t i = 0; i < count; i++) memcpy((char *)host(to) + width * i, &value, width); /* little-endian */
 }
 static moii_cuenum fill(moii_cuptr to, unsigned int value, size_t count, size_t width, moii_custream stream)
@@ -116,12 +139,14 @@ moii_cuenum cuMemsetD32Async(moii_cuptr to, unsigned int value, size_t count, mo
 moii_cuenum cuMemcpyHtoDAsync(moii_cuptr to, const void *from, size_t bytes, moii_custream stream)
 {
     NEED(to && from && (!stream || !stream->captures)); /* a capture would read the host's memory later */
+    finish();
     memcpy(host(to), from, bytes);
     return MOII_CU_OK;
 }
 moii_cuenum cuMemcpyDtoHAsync(void *to, moii_cuptr from, size_t bytes, moii_custream stream)
 {
     NEED(to && from && (!stream || !stream->captures));
+    finish();
     memcpy(to, host(from), bytes);
     return MOII_CU_OK;
 }
@@ -133,7 +158,7 @@ moii_cuenum cuStreamCreate(moii_custream *stream, unsigned int flags)
     return *stream ? MOII_CU_OK : INVALID;
 }
 moii_cuenum cuStreamDestroy(moii_custream stream) { return free(stream), MOII_CU_OK; }
-moii_cuenum cuStreamSynchronize(moii_custream stream) { return stream && stream->captures ? (moii_cuenum)INVALID : MOII_CU_OK; }
+moii_cuenum cuStreamSynchronize(moii_custream stream) { return finish(), stream && stream->captures ? (moii_cuenum)INVALID : MOII_CU_OK; }
 moii_cuenum cuStreamBeginCapture(moii_custream stream, moii_cuenum mode)
 {
     (void)mode;
@@ -155,17 +180,11 @@ moii_cuenum cuGraphInstantiateWithFlags(moii_cugraphexec *out, moii_cugraph grap
     return *out ? MOII_CU_OK : INVALID;
 }
 
-static void *in_library(const char *name)
+static moii_cuenum do_launch(const emu_kernel *kernel, const moii_cu_launch *launch, const void *args)
 {
-    const char *library = getenv("FAKE_CUDA_RUN");
-    void *handle = library ? dlopen(library, RTLD_NOW) : NULL;
-    return handle ? dlsym(handle, name) : NULL;
-}
-static void do_launch(const char *name, const moii_cu_launch *launch, const void *args)
-{
-    void (*run)(const char *, const moii_cu_launch *, const void *);
-    *(void **)&run = in_library("fake_run");
-    if (run) run(name, launch, args);
+    const char *why = kernel ? device_calls()->launch(kernel, launch, args) : NULL;
+    if (why) fprintf(stderr, "fake_cuda: cuLaunchKernelEx: %s\n", why);
+    return why ? (moii_cuenum)INVALID : MOII_CU_OK;
 }
 moii_cuenum cuGraphLaunch(moii_cugraphexec graph, moii_custream stream)
 {
@@ -173,7 +192,7 @@ moii_cuenum cuGraphLaunch(moii_cugraphexec graph, moii_custream stream)
     for (int i = 0; i < graph->graph.count; i++) {
         const node *n = &graph->graph.nodes[i];
         if (n->width) do_fill(n->to, n->value, n->count, n->width);
-        else do_launch(n->name, &n->launch, n->args);
+        else if (do_launch(n->kernel, &n->launch, n->args)) return INVALID;
     }
     return MOII_CU_OK;
 }
@@ -189,18 +208,20 @@ moii_cuenum cuModuleLoadData(moii_cumodule *module, const void *image)
 {
     NEED(image && !memcmp(image, "\177ELF", 4));
     *module = calloc(1, sizeof **module);
+    if (*module && device_calls()) NEED((*module)->function.kernel = device_calls()->load(image));
     return *module ? MOII_CU_OK : INVALID;
 }
 moii_cuenum cuModuleUnload(moii_cumodule module)
 {
     NEED(module);
+    finish();
+    if (module->function.kernel) device_calls()->unload(module->function.kernel);
     free(module);
     return MOII_CU_OK;
 }
 moii_cuenum cuModuleGetFunction(moii_cufunction *function, moii_cumodule module, const char *name)
 {
-    NEED(module);
-    snprintf(module->function.name, sizeof module->function.name, "%s", name);
+    NEED(module && name);
     *function = &module->function;
     return MOII_CU_OK;
 }
@@ -210,17 +231,17 @@ moii_cuenum cuFuncSetAttribute(moii_cufunction function, moii_cuenum attribute, 
 
 moii_cuenum cuLaunchKernelEx(const moii_cu_launch *launch, moii_cufunction function, void **parameters, void **extra)
 {
-    size_t (*bytes)(const char *);
     NEED(function && parameters && !extra && launch->grid_x && launch->grid_y && launch->grid_z && launch->block_x);
     if (launch->grid_y > 65535 || launch->grid_z > 65535 || launch->block_x > 1024) return INVALID;
     struct CUgraph_st *graph = launch->stream ? launch->stream->captures : NULL;
-    if (!graph) return do_launch(function->name, launch, parameters[0]), MOII_CU_OK;
-    *(void **)&bytes = in_library("fake_args_bytes");
-    if (graph->count == NODES || (bytes && bytes(function->name) > ARGS)) return INVALID;
+    if (!graph) return do_launch(function->kernel, launch, parameters[0]);
+    const size_t bytes = function->kernel ? (size_t)device_calls()->args_bytes(function->kernel) : 0;
+    if (graph->count == NODES || bytes > ARGS || launch->attribute_count > 2) return INVALID;
     node *n = &graph->nodes[graph->count++];
-    n->launch = *launch;
-    memcpy(n->name, function->name, sizeof n->name);
-    if (bytes) memcpy(n->args, parameters[0], bytes(function->name));
+    n->launch = *launch, n->kernel = function->kernel;
+    memcpy(n->attributes, launch->attributes, launch->attribute_count * sizeof *n->attributes);
+    n->launch.attributes = n->attributes;
+    memcpy(n->args, parameters[0], bytes);
     return MOII_CU_OK;
 }
 moii_cuenum cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, moii_cufunction function, int threads, size_t shared_bytes)
@@ -235,9 +256,10 @@ moii_cuenum cuTensorMapEncodeTiled(moii_cu_tensor_map *map, moii_cuenum type, ui
                                    const uint64_t *strides_bytes, const uint32_t *box, const uint32_t *steps, moii_cuenum interleave,
                                    moii_cuenum swizzle, moii_cuenum l2, moii_cuenum fill)
 {
-    (void)type, (void)rank, (void)address, (void)sizes, (void)strides_bytes, (void)box, (void)steps, (void)interleave, (void)swizzle, (void)l2, (void)fill;
+    (void)steps, (void)interleave, (void)l2, (void)fill;
     memset(map, 0, sizeof *map);
-    return MOII_CU_OK;
+    if (!device_calls()) return MOII_CU_OK;
+    return device_calls()->encode(map, type, rank, address, sizes, strides_bytes, box, swizzle) ? MOII_CU_OK : (moii_cuenum)INVALID;
 }
 
 /* NVRTC asks for this where it meets a driver, and reads how large the table is. */

@@ -1,0 +1,21 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The kernels themselves without a GPU: device code runs on the emulated device, and a selection of the cases that run on a GPU compares what it
+# leaves with the reference.
+. "$(dirname "$0")/support"
+build=$(dirname "$MOIETY")
+[ -f "$build/tests/emulator/libemulator.so" ] || { echo "this variant has no emulated device"; exit 0; } # sanitizers do not follow its fibres
+emulated() { # emulated TEST EVERY PART: a whole test program, some of its cases
+    MOIT_EVERY=$2 MOIT_PART=$3 "$root/tests/emulated" "$build" "$build/tests/$1" >"$1.out" 2>&1 || { cat "$1.out"; fail "$1 on the emulated device"; }
+    ! grep SKIPPED "$1.out" || fail "$1 skipped what the emulated device can do"
+}
+(emulated test_decode 97 0/1; emulated test_decode_sweep 181 0/1; emulated test_decode_logits 97 0/1; emulated test_route 1 0/1) &
+decode=$!
+emulated test_quantize 97 0/1
+emulated test_swiglu 13 0/1
+emulated test_dequantize 1 0/1
+emulated test_tensor_products 1 3/997
+emulated test_ggemm_swiglu 1 3/97
+emulated test_ggemm 1 3/97
+emulated test_permute 1 0/1
+wait $decode || fail "decode on the emulated device"
