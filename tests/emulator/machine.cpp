@@ -141,6 +141,10 @@ static void together(together_fn what, unsigned int mask, const void *given, voi
         if (lane[i]) lane[i]->wait = RUNS;
 }
 
+/* What is .aligned: all lanes of the warp come to it together. */
+static void aligned(thread *const *) {}
+static void come_together() { together(aligned, ~device.self->in->warp_at[device.self->index / 32].ended, 0, 0); }
+
 enum { EVERYONE = -1 };
 
 static void meet(int barrier, int threads, bool waits)
@@ -150,6 +154,7 @@ static void meet(int barrier, int threads, bool waits)
     if (barrier < 0 || barrier > 15) fail("there are 16 barriers");
     if (threads % 32 || threads > t->in->threads) fail("a number of threads at a barrier is no number of whole warps of the block");
     if (!threads) threads = EVERYONE;
+    come_together();
     if (at->here && at->threads != threads) fail("threads meet at a barrier with different counts");
     at->threads = threads, at->here++;
     t->meets = barrier, t->turn = at->turn;
@@ -161,6 +166,7 @@ static void cluster_arrive()
 {
     thread *t = device.self;
     cluster *c = t->in->group;
+    come_together();
     t->cluster_turn = c->turn;
     if (++c->here == c->threads) c->here = 0, c->turn++;
 }

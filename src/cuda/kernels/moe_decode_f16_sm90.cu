@@ -36,28 +36,25 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 72 : 144) moe_decode_f16_sm90
     clear_lists(l, a);
 #if PASS == 1
     ask_for_inputs(a);
-    if (w.warp == WEIGHER) {
-        leave_weights(l, a, w.lane);
-        __threadfence();
-        threads_meet(BARRIER_LEFT, 32 * (F16_TEAMS + 1));
-        return;
+    if (w.warp == WEIGHER) leave_weights(l, a, w.lane);
+    else {
+        grid_wait();
+        some_lines columns;
+        if (w.warp < WORKERS) load_columns(columns, w, a, w.warp);
+        route_tokens(l, a, w.warp, w.lane);
+        if (w.warp < WORKERS) keep_columns(columns, w, a);
+        if (w.warp == BLANKER) blank_u(a, w.lane);
+        make_lists(l, a, w.warp, w.lane);
+        if (w.warp == LISTER) leave_ids(l, a, w.lane);
     }
-    grid_wait();
-    some_lines columns;
-    if (w.warp < WORKERS) load_columns(columns, w, a, w.warp);
-    route_tokens(l, a, w.warp, w.lane);
-    if (w.warp < WORKERS) keep_columns(columns, w, a);
-    if (w.warp == BLANKER) blank_u(a, w.lane);
-    make_lists(l, a, w.warp, w.lane);
-    if (w.warp == LISTER) leave_ids(l, a, w.lane);
-    if (w.warp >= WORKERS) {
+    if (w.warp >= WORKERS) { /* one instruction for all that meet */
         __threadfence();
         threads_meet(BARRIER_LEFT, 32 * (F16_TEAMS + 1));
         if (w.warp == BLANKER && w.lane == 0) grid_release();
     }
     l.jobs = l.first[a.experts];
     if (w.warp < WORKERS) multiply(w, a, l);
-    else finish(w, a, l, w.warp - WORKERS);
+    else if (w.warp != WEIGHER) finish(w, a, l, w.warp - WORKERS);
 #else
     if (threadIdx.x == 0) grid_release();
     make_lists(l, a, w.warp, w.lane);
