@@ -137,7 +137,7 @@ $(FAKES):
 	$(CC) $(CPPFLAGS) $(STRICT) $(OPT) $(WARN) -fPIC -shared $< -o $@ -ldl
 # a device that runs kernels on x86-64: for the driver's stand-in, and a compiler for it.  Its cache holds kernels of this build of it
 EMULATOR := $(OUT)/tests/emulator/libemulator.so $(OUT)/tests/emulator/libnvrtc.so.13
-$(OUT)/tests/emulator/libemulator.so: PARTS := machine copies products kernel
+$(OUT)/tests/emulator/libemulator.so: PARTS := machine copies races products kernel
 $(OUT)/tests/emulator/libnvrtc.so.13: PARTS := nvrtc translate
 $(EMULATOR): $(wildcard tests/emulator/*)
 	@mkdir -p $(@D) && rm -rf $(@D)/cache

@@ -24,10 +24,7 @@ void problem_free(problem *p);
 int64_t y_bytes(const problem *p);
 
 /* y in double, without any rounding, and how far FP32 dot products of any order may be from it:
- * each dot product by (k + 4) eps sum |.| + 2^-100, silu (slope <= 1.1) and its product by 8 eps, u by its rounding to x's type.
- * bound has two such arrays: the second is for rows on FP8 tensor cores.  Of 32 products they drop, of each and of the sum, what lies under
- * 2^-13 of the largest or of the sum: 2^-13 (32 max + sum |.|); the columns' lower parts add 1/16 of that, and the rounding of the upper
- * ones makes products larger by 1/16: 2^-13 (36 max + 1.2 sum |.|).  Lower parts are within 2^-22 of the largest |x|. */
+ * each dot product by (k + 4) eps sum |.| + 2^-100, silu (slope <= 1.1) and its product by 8 eps, u by its rounding to x's type. */
 void exact(const problem *p, double *y, double *bound);
 
 /* Runs the row; on a GPU captured and replayed too.  False where the row does not take this problem (rows of the GPU only). */

@@ -37,7 +37,7 @@ enum { CONTEXTS = 4 };
 static void check(problem *p)
 {
     int64_t n = p->a.tokens * p->d.hidden;
-    double *y = calloc((size_t)n + 1, sizeof *y), *bound = calloc(2 * (size_t)n + 1, sizeof *bound);
+    double *y = calloc((size_t)n + 1, sizeof *y), *bound = calloc((size_t)n + 1, sizeof *bound);
     exact(p, y, bound);
     for (int r = 0; moit_row("moe_decode", r); r++) {
         check_row(contexts[0], moit_row("moe_decode", r), p, y, bound);

@@ -78,7 +78,7 @@ static void test_sweep(void **state)
         moit_rng rng = moit_seed("decode sweep", (uint64_t)i);
         problem p = case_of(&rng, i);
         int64_t n = p.a.tokens * p.d.hidden;
-        double *y = calloc((size_t)n + 1, sizeof *y), *bound = calloc(2 * (size_t)n + 1, sizeof *bound);
+        double *y = calloc((size_t)n + 1, sizeof *y), *bound = calloc((size_t)n + 1, sizeof *bound);
         exact(&p, y, bound);
         for (int r = 0; moit_any_row("moe_decode", r); r++)
             if (sweep_row(moit_any_row("moe_decode", r))) taken += check_row(moit_ctx(0), moit_any_row("moe_decode", r), &p, y, bound);

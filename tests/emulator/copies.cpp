@@ -73,9 +73,15 @@ static void arrive_at(mbarrier *b, int count, int bytes)
     b->bytes += bytes;
     if (b->pending || b->bytes) return;
     b->phase = !b->phase, b->pending = b->expected;
+    mbarrier_complete(b);
 }
 
-static void arrive(unsigned int address, int count, int bytes) { arrive_at(barrier_at(address), count, bytes); }
+static void arrive(unsigned int address, int count, int bytes)
+{
+    mbarrier *b = barrier_at(address);
+    mbarrier_release(b, device.self);
+    arrive_at(b, count, bytes);
+}
 
 static bool phase_over(unsigned int address, unsigned int parity)
 {
@@ -85,6 +91,7 @@ static bool phase_over(unsigned int address, unsigned int parity)
         t->barrier = (const uint64_t *)b, t->parity = parity & 1;
         device.wait(FILLS);
     }
+    mbarrier_acquire(b, t);
     return true;
 }
 
@@ -110,7 +117,10 @@ static void copy(unsigned int to, const void *from, int bytes, int valid)
 {
     if (to % (unsigned int)bytes || (valid && (uintptr_t)from % (unsigned int)bytes)) device.fail("a copy's address is no multiple of its bytes");
     if (valid < 0 || valid > bytes) device.fail("a copy of more bytes than there is room for");
-    begin({ shared(to, bytes), (const char *)from, bytes, valid, device.self->own->closed, 0 });
+    char *place = shared(to, bytes);
+    if (checking) touch(place, bytes, WRITES);
+    if (checking && valid) touch(from, valid, READS);
+    begin({ place, (const char *)from, bytes, valid, device.self->own->closed, 0 });
 }
 
 static void copies_close() { device.self->own->closed++; }
@@ -121,7 +131,11 @@ static void copies_wait(int groups)
     while (!t->own->under_way.empty() && t->own->under_way.front().group < t->own->closed - groups) arrives(t);
 }
 
-static void copies_arrive(unsigned int barrier) { begin({ 0, 0, 0, 0, device.self->own->closed, barrier_at(barrier) }); }
+static void copies_arrive(unsigned int barrier)
+{
+    mbarrier_release(barrier_at(barrier), device.self);
+    begin({ 0, 0, 0, 0, device.self->own->closed, barrier_at(barrier) });
+}
 
 /* ---- runs and boxes ---- */
 
@@ -130,6 +144,8 @@ static void run_load(unsigned int to, const void *from, unsigned int bytes, unsi
     if (to % 16 || (uintptr_t)from % 16 || bytes % 16) device.fail("a bulk copy's addresses and bytes are multiples of 16");
     char *place = shared(to, (int)bytes);
     mbarrier *b = barrier_at(barrier);
+    copier_writes(block_at(to), (int)(to & 0xFFFFFF), (int)bytes, b, device.self);
+    if (checking) touch(from, (int)bytes, READS);
     bulks.push_back({ device.self, true, [=] { memcpy(place, from, bytes), arrive_at(b, 0, -(int)bytes); } });
 }
 
@@ -192,6 +208,7 @@ static void box_load(unsigned int to, uint64_t map_address, const int at[5], uns
         shared(there | place, bytes);
         mbarrier *b = barrier_at(there | (barrier & 0xFFFFFF));
         char *memory = own->group->member[r]->memory;
+        copier_writes(own->group->member[r], (int)place, bytes, b, device.self);
         bulks.push_back({ &own->group->member[r]->thread_at[0], true, [=] {
             const int from[5] = { x, y, z, v, u };
             load_box(map, from, memory, place), arrive_at(b, 0, -bytes);
@@ -206,6 +223,7 @@ static void box_store(uint64_t map_address, const int at[5], unsigned int from)
     shared(from, box_bytes(map));
     if (from % 128) device.fail("a box comes from a multiple of 128");
     const char *memory = device.self->in->memory;
+    if (checking) touch(memory + from, box_bytes(map), READS);
     bulks.push_back({ device.self, false, [=] {
         const int to[5] = { x, y, z };
         rows_of(map, to, from, [&](char *there, int64_t first, unsigned int here) {

@@ -12,7 +12,7 @@
 namespace emu {
 machine *m;
 }
-extern "C" void emu_bind(emu::machine *machine) { emu::m = machine; }
+extern "C" __attribute__((no_sanitize_thread)) void emu_bind(emu::machine *machine) { emu::m = machine; }
 
 #define __device__
 #define __global__
@@ -108,6 +108,30 @@ static inline unsigned int __byte_perm(unsigned int low, unsigned int high, unsi
 
 /* ---- memory ---- */
 
+#ifdef EMU_CHECK
+/* What -fsanitize=thread calls at each access. */
+#define EMU_UNTOLD static __attribute__((no_sanitize_thread))
+#define EMU_CHANGES(p) emu::m->touch(p, sizeof *(p), emu::CHANGES)
+#define EMU_TELL(bytes)                                                                                                                   \
+    extern "C" __attribute__((no_sanitize_thread)) void __tsan_read##bytes(void *p) { emu::m->touch(p, bytes, emu::READS); }              \
+    extern "C" __attribute__((no_sanitize_thread)) void __tsan_write##bytes(void *p) { emu::m->touch(p, bytes, emu::WRITES); }            \
+    extern "C" __attribute__((no_sanitize_thread)) void __tsan_unaligned_read##bytes(void *p) { emu::m->touch(p, bytes, emu::READS); }    \
+    extern "C" __attribute__((no_sanitize_thread)) void __tsan_unaligned_write##bytes(void *p) { emu::m->touch(p, bytes, emu::WRITES); }
+EMU_TELL(1)
+EMU_TELL(2)
+EMU_TELL(4)
+EMU_TELL(8)
+EMU_TELL(16)
+extern "C" __attribute__((no_sanitize_thread)) void __tsan_read_range(void *p, unsigned long bytes) { emu::m->touch(p, (int)bytes, emu::READS); }
+extern "C" __attribute__((no_sanitize_thread)) void __tsan_write_range(void *p, unsigned long bytes) { emu::m->touch(p, (int)bytes, emu::WRITES); }
+extern "C" void __tsan_init() {}
+extern "C" void __tsan_func_entry(void *) {}
+extern "C" void __tsan_func_exit() {}
+#else
+#define EMU_UNTOLD static inline
+#define EMU_CHANGES(p) (void)0
+#endif
+
 template <class T> static inline T __ldg(const T *p) { return *p; }
 template <class T> static inline T __ldcg(const T *p) { return *p; }
 static inline void __threadfence() {}
@@ -115,9 +139,9 @@ static inline void __threadfence_block() {}
 static inline void __nanosleep(unsigned int) { emu::m->wait(emu::AGAIN); }
 static inline unsigned long long __cvta_generic_to_global(const void *p) { return (unsigned long long)(uintptr_t)p; }
 static inline unsigned long long __cvta_generic_to_shared(const void *p) { return emu::m->address(p); }
-template <class T, class V> static inline T atomicAdd(T *p, V v) { const T before = *p; *p = (T)(before + (T)v); return before; }
-template <class T, class V> static inline T atomicMin(T *p, V v) { const T before = *p; *p = (T)v < before ? (T)v : before; return before; }
-template <class T, class V> static inline T atomicMax(T *p, V v) { const T before = *p; *p = before < (T)v ? (T)v : before; return before; }
+template <class T, class V> EMU_UNTOLD T atomicAdd(T *p, V v) { EMU_CHANGES(p); const T before = *p; *p = (T)(before + (T)v); return before; }
+template <class T, class V> EMU_UNTOLD T atomicMin(T *p, V v) { EMU_CHANGES(p); const T before = *p; *p = (T)v < before ? (T)v : before; return before; }
+template <class T, class V> EMU_UNTOLD T atomicMax(T *p, V v) { EMU_CHANGES(p); const T before = *p; *p = before < (T)v ? (T)v : before; return before; }
 
 namespace emu {
 /* Arrays in shared memory, where they are not declared in a function. */

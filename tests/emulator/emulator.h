@@ -21,6 +21,9 @@ typedef struct emu_calls {
     void (*finish)(void);
     bool (*encode)(moii_cu_tensor_map *map, moii_cuenum type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides_bytes,
                    const uint32_t *box, moii_cuenum swizzle);
+    /* Of device memory, with `around` bytes before and behind that nobody owns; bytes 0: it is freed. */
+    void (*allocation)(const void *p, size_t bytes);
+    int around;
     int multiprocessors;
 } emu_calls;
 

@@ -2,6 +2,7 @@
  *
  * machine.cpp: grids, blocks, warps and their threads: who runs next, who waits for what.
  *   EMU_SEED              of the order of warps and copies: 1
+ *   EMU_CHECK             set: races in shared memory, accesses beside allocations (races.cpp)
  *   EMU_MULTIPROCESSORS   4; twice as many blocks of a grid are there at a time */
 #include "parts.hpp"
 
@@ -35,8 +36,6 @@ unsigned int random_below(unsigned int n)
 
 /* ---- fibres ---- */
 
-enum { STACK = 64 << 10 };
-
 #ifndef __x86_64__
 #error "the emulator's fibres are written for x86-64"
 #endif
@@ -65,6 +64,7 @@ static void wait(wait_kind kind)
     thread *t = device.self;
     t->wait = kind;
     emu_switch(&t->place, scheduler);
+    if (kind == CLUSTER) cluster_acquire(t);
 }
 
 /* ---- blocks ---- */
@@ -104,6 +104,7 @@ static block *begin(grid *g, long long number, cluster *c, int rank)
         t->in = b, t->index = i, t->tid = { (unsigned int)i, 0, 0 }, t->wait = RUNS, t->cluster_turn = 0;
         start(t);
     }
+    races_begin(b);
     return b;
 }
 
@@ -137,6 +138,7 @@ static void together(together_fn what, unsigned int mask, const void *given, voi
     at->mask = at->here = 0;
     for (int i = 0; i < 32; i++) lane[i] = mask >> i & 1 ? first + i : 0;
     what(lane);
+    if (!given && !taken) lanes_order(lane); /* what passes values on orders nothing */
     for (int i = 0; i < 32; i++)
         if (lane[i]) lane[i]->wait = RUNS;
 }
@@ -158,8 +160,10 @@ static void meet(int barrier, int threads, bool waits)
     if (at->here && at->threads != threads) fail("threads meet at a barrier with different counts");
     at->threads = threads, at->here++;
     t->meets = barrier, t->turn = at->turn;
-    if (at->here == (threads == EVERYONE ? t->in->alive : threads)) at->here = 0, at->turn++;
+    meeting_release(t, barrier);
+    if (at->here == (threads == EVERYONE ? t->in->alive : threads)) at->here = 0, at->turn++, meeting_complete(t, barrier);
     else if (waits) wait(MEETS);
+    if (waits) meeting_acquire(t, barrier);
 }
 
 static void cluster_arrive()
@@ -168,7 +172,8 @@ static void cluster_arrive()
     cluster *c = t->in->group;
     come_together();
     t->cluster_turn = c->turn;
-    if (++c->here == c->threads) c->here = 0, c->turn++;
+    cluster_release(t);
+    if (++c->here == c->threads) c->here = 0, c->turn++, cluster_complete(c);
 }
 
 static void ended()
@@ -182,8 +187,9 @@ static void ended()
     for (const gathering &g : w->open)
         if (g.mask & w->ended) fail("lanes wait for one that has ended");
     b->alive--, c->threads--;
-    if (b->alive && b->barrier[0].threads == EVERYONE && b->barrier[0].here == b->alive) b->barrier[0].here = 0, b->barrier[0].turn++;
-    if (c->threads && c->here == c->threads) c->here = 0, c->turn++;
+    if (b->alive && b->barrier[0].threads == EVERYONE && b->barrier[0].here == b->alive)
+        b->barrier[0].here = 0, b->barrier[0].turn++, meeting_complete(t, 0);
+    if (c->threads && c->here == c->threads) c->here = 0, c->turn++, cluster_complete(c);
     for (;;) wait(ENDED);
 }
 
@@ -209,6 +215,7 @@ static void run(thread *t)
     device.self = t, device.kernel = g->kernel->name, device.grid = g->size, device.threads = { (unsigned int)g->threads, 1, 1 };
     t->wait = RUNS;
     emu_switch(&scheduler, t->place);
+    if (checking) doubts_settle();
     device.self = 0;
 }
 
@@ -352,9 +359,11 @@ using namespace emu;
 
 extern "C" __attribute__((visibility("default"))) const emu_calls *emu_calls_of_device(void)
 {
-    static const emu_calls calls = { kernel_load, kernel_unload, kernel_args_bytes, launch, finish, encode, multiprocessors() };
+    static const emu_calls calls = { kernel_load, kernel_unload, kernel_args_bytes, launch, finish, encode, allocation, NEAR, multiprocessors() };
     const char *seed = getenv("EMU_SEED");
     random_state = (seed ? (uint64_t)atoll(seed) : 1) * 0x9E3779B97F4A7C15u + 88172645463325252u;
+    checking = getenv("EMU_CHECK") != 0;
+    device.touch = touch;
     device.wait = wait, device.fail = fail, device.together = together, device.fixed = fixed, device.meet = meet;
     device.cluster_arrive = cluster_arrive, device.release = release;
     fill_units(&device);

@@ -37,6 +37,7 @@ struct thread {
     const uint64_t *barrier;  /* FILLS: until the phase of this parity is over */
     unsigned int parity;
     struct copies *own;       /* cp.async of this thread */
+    struct past *knows;       /* races.cpp */
 };
 
 /* An mbarrier's 8 bytes. */
@@ -67,6 +68,7 @@ struct block {
     meeting barrier[16];
     thread *thread_at;
     warp *warp_at;
+    struct shadow *marks; /* races.cpp */
 };
 
 /* What a bulk copy needs of cuTensorMapEncodeTiled: lies in the map's 128 bytes. */
@@ -77,6 +79,8 @@ struct tensor_map {
     uint8_t rank, element, swizzle, made;
 };
 static_assert(sizeof(tensor_map) <= 128, "it is a CUtensorMap's place");
+
+enum { READS = 1, WRITES, CHANGES /* atomically */ };
 
 /* What the machine does for device code. */
 struct machine {
@@ -103,6 +107,7 @@ struct machine {
     void (*box_store)(uint64_t map, const int at[5], unsigned int from);
     void (*boxes_wait)();
     void (*product)(const char *shape, float *const *d, uint64_t a, uint64_t b, bool more, int a_turned, int b_turned);
+    void (*touch)(const void *p, int bytes, int kind);
     void (*mma)(bool bf16, const uint32_t given[6], float d[4]);
 };
 

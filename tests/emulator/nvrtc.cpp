@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * nvrtc.cpp: the calls of NVRTC that we make, for the emulated device: device code becomes a shared library by way of g++.
- *   EMU_CXX   the compiler: g++ */
+ *   EMU_CXX     the compiler: g++
+ *   EMU_CHECK   set: it tells of each access (races.cpp) */
 #include <elf.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -59,6 +60,8 @@ static bool run(program p, const std::vector<string> &words)
     return status == 0;
 }
 
+static bool checks() { return getenv("EMU_CHECK") != 0; }
+
 static bool compile(program p, int count, const char *const *options)
 {
     const char *set = getenv("EMU_CXX");
@@ -77,15 +80,17 @@ static bool compile(program p, int count, const char *const *options)
     }
     code = "#include \"device.hpp\"\n" + code + "\nEMU_ENTRY(" + stem + ")\n";
     if (!put(at + "code.cpp", code) || !put(at + "mark", "emulated")) return false;
-    if (!run(p, { gxx, "-std=c++17", "-O1", "-w", "-Wno-psabi", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing",
-                  "-fno-stack-protector", "-I" EMU_FOLDER, at + "code.cpp", "-o", at + "code.so" })) return false;
+    std::vector<string> second = { gxx, "-std=c++17", "-O1", "-w", "-Wno-psabi", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing",
+                                   "-fno-stack-protector", "-I" EMU_FOLDER, "-c", at + "code.cpp", "-o", at + "code.o" };
+    if (checks()) second.insert(second.end(), { "-DEMU_CHECK", "-fsanitize=thread" });
+    if (!run(p, second) || !run(p, { gxx, "-shared", at + "code.o", "-o", at + "code.so" })) return false;
     /* by which moii_cubin_read finds the entry */
     return run(p, { "objcopy", "--add-section", ".text." + stem + "=" + at + "mark", at + "code.so" }) && get(at + "code.so", p->cubin);
 }
 
 #define CALL extern "C" __attribute__((visibility("default"))) unsigned int
 
-CALL nvrtcVersion(int *major, int *minor) { return *major = 13, *minor = 99, OK; } /* which no real one has: a cache keeps them apart */
+CALL nvrtcVersion(int *major, int *minor) { return *major = 13, *minor = checks() ? 98 : 99, OK; } /* which no real one has: a cache keeps them apart */
 
 CALL nvrtcCreateProgram(program *out, const char *text, const char *name, int headers, const char *const *texts, const char *const *names)
 {

@@ -18,6 +18,7 @@ struct emu_kernel {
 
 namespace emu {
 
+enum { STACK = 64 << 10, NEAR = 4096 }; /* of a thread; what lies around an allocation and belongs to nobody */
 enum { SHARED_BYTES = SHARED_FIRST + (227 << 10) + SHARED_STATIC }; /* of a block: nothing, the dynamic kind, the static kind */
 
 struct grid {
@@ -45,6 +46,25 @@ copies *no_copies();
 void stores_finish(thread *t);
 bool encode(moii_cu_tensor_map *map, moii_cuenum type, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides_bytes,
             const uint32_t *box, moii_cuenum swizzle);
+
+/* races.cpp: nothing where it is not asked for. */
+extern bool checking;
+void races_begin(block *b);
+void lanes_order(thread *const lane[32]);
+void meeting_release(thread *t, int barrier);
+void meeting_complete(thread *t, int barrier);
+void meeting_acquire(thread *t, int barrier);
+void cluster_release(thread *t);
+void cluster_complete(const cluster *c);
+void cluster_acquire(thread *t);
+void mbarrier_release(const mbarrier *b, thread *t);
+void mbarrier_complete(const mbarrier *b);
+void mbarrier_acquire(const mbarrier *b, thread *t);
+void copier_writes(block *b, int at, int bytes, const mbarrier *barrier, thread *issuer);
+void touch(const void *p, int bytes, int kind);
+void doubts_settle();
+/* bytes 0: it is no more. */
+void allocation(const void *p, size_t bytes);
 
 /* kernel.cpp */
 emu_kernel *kernel_load(const void *image);

@@ -74,14 +74,27 @@ static matrix matrix_of(uint64_t descriptor, int element, int turned, const floa
     return x;
 }
 
-static double value(const matrix &x, int i, int k)
+static unsigned int place(const matrix &x, int i, int k)
 {
     unsigned int at = x.at;
     if (x.turned) at += (unsigned int)(i / 64) * x.next + (unsigned int)(k / 8) * x.group + (unsigned int)(k % 8 * 128 + i % 64 * 2);
     else at += (unsigned int)(i / 8) * x.group + (unsigned int)(i % 8 * x.swizzle + k * x.element);
     at = swizzled(at, x.swizzle);
     if (at >= x.end) device.fail("a matrix of wgmma ends outside of shared memory");
-    const unsigned char *p = x.memory + at;
+    return at;
+}
+
+/* One lane tells for all of them what is read: 16 bytes at a time, as swizzles keep them. */
+static void tell(const matrix &x, int first, int rows, int k)
+{
+    const int step = 16 / x.element;
+    for (int i = 0; i < rows; i += x.turned ? step : 1)
+        for (int j = 0; j < k; j += x.turned ? 1 : step) touch(x.memory + place(x, first + i, j), 16, READS);
+}
+
+static double value(const matrix &x, int i, int k)
+{
+    const unsigned char *p = x.memory + place(x, i, k);
     return x.values[x.element == 1 ? p[0] : p[0] | (uint32_t)p[1] << 8];
 }
 
@@ -94,6 +107,7 @@ static void product(const char *shape, float *const *d, uint64_t a, uint64_t b, 
     const matrix left = matrix_of(a, 32 / k, a_turned, values_of(a_type)), right = matrix_of(b, 32 / k, b_turned, values_of(b_type));
     const int lane = device.self->index % 32, row = device.self->index / 32 % 4 * 16 + lane / 4;
     double rows[2][32], column[32];
+    if (checking && lane == 0) tell(left, row, 16, k), tell(right, 0, n, k);
     for (int h = 0; h < 2; h++)
         for (int i = 0; i < k; i++) rows[h][i] = value(left, row + 8 * h, i);
     for (int j = 0; j < n / 8; j++)

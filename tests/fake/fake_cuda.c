@@ -109,15 +109,19 @@ moii_cuenum cuMemAlloc(moii_cuptr *out, size_t bytes)
 {
     NEED(bytes > 0);
     if (bytes > (size_t)1 << 30) return MOII_CU_OUT_OF_MEMORY;
-    void *p = aligned_alloc(256, (bytes + 255) / 256 * 256);
-    *out = (moii_cuptr)(uintptr_t)p;
-    return p ? MOII_CU_OK : MOII_CU_OUT_OF_MEMORY;
+    const size_t around = device_calls() ? (size_t)device_calls()->around : 0; /* a multiple of 256 */
+    char *p = aligned_alloc(256, (bytes + 255) / 256 * 256 + 2 * around);
+    if (!p) return MOII_CU_OUT_OF_MEMORY;
+    if (device_calls()) device_calls()->allocation(p + around, bytes);
+    *out = (moii_cuptr)(uintptr_t)(p + around);
+    return MOII_CU_OK;
 }
 moii_cuenum cuMemFree(moii_cuptr p)
 {
     NEED(p);
     finish();
-    free(host(p));
+    if (device_calls()) device_calls()->allocation(host(p), 0);
+    free((char *)host(p) - (device_calls() ? device_calls()->around : 0));
     return MOII_CU_OK;
 }
 moii_cuenum cuMemGetInfo(size_t *free_bytes, size_t *total_bytes) { return *free_bytes = *total_bytes = (size_t)1 << 30, MOII_CU_OK; }
