@@ -135,12 +135,12 @@ $(OUT)/tests/fake/libnvrtc.so.12: tests/fake/fake_nvrtc.c
 $(FAKES):
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(STRICT) $(OPT) $(WARN) -fPIC -shared $< -o $@ -ldl
-# a device that runs kernels on x86-64: for the driver's stand-in, and a compiler for it.  Its cache holds kernels of this build of it
+# a device that runs kernels on x86-64: for the driver's stand-in, and a compiler for it.  Its caches hold kernels of this build of it
 EMULATOR := $(OUT)/tests/emulator/libemulator.so $(OUT)/tests/emulator/libnvrtc.so.13
 $(OUT)/tests/emulator/libemulator.so: PARTS := machine copies races products kernel
 $(OUT)/tests/emulator/libnvrtc.so.13: PARTS := nvrtc translate
 $(EMULATOR): $(wildcard tests/emulator/*)
-	@mkdir -p $(@D) && rm -rf $(@D)/cache
+	@mkdir -p $(@D) && rm -rf $(@D)/cache*
 	$(CXX) -std=c++17 $(OPT) $(filter-out -W%-prototypes,$(WARN)) -fvisibility=hidden -DEMU_FOLDER='"$(CURDIR)/tests/emulator"' -fPIC -shared \
 	    $(PARTS:%=tests/emulator/%.cpp) -o $@ -ldl
 $(OUT)/examples/%: examples/%.c $(OUT)/libmoiety.a

@@ -71,6 +71,7 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     assert_in_range(moii_tensor_shared(p, t), 1024, 232448);
     assert_in_range(t->bn, 16, 256);
     assert_int_equal(t->bn % 16, 0);
+    assert_int_equal(t->stages % t->turns, 0); /* product_sm90.cuh says why */
     assert_true(t->stages >= 2 && threads <= 512 && blocks <= 8 && (t->cluster == 1 || t->split == 1));
     if (p->swiglu) assert_true(t->wgs == 2 && t->bn == 128 && blocks == 1 && t->turns == 1);
     assert_true(64 * t->wgs * t->waves / t->cluster <= 256);                /* rows of a box */

@@ -150,7 +150,7 @@ typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; dou
 
 static void shorten(const moii_tensor_product *p, moii_tensor_tile *t)
 {
-    while (t->stages > 2 && moii_tensor_shared(p, t) > SHARED_MOST) t->stages--;
+    while (t->stages > 2 && moii_tensor_shared(p, t) > SHARED_MOST) t->stages -= t->turns; /* whole rounds of the teams */
 }
 
 /* As many stages as there is room for.  D leaves by all boxes of a tile at once, which is faster, but not if the ring would be shorter than 4. */

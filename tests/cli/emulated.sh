@@ -18,4 +18,8 @@ emulated test_tensor_products 1 3/997
 emulated test_ggemm_swiglu 1 3/97
 emulated test_ggemm 1 3/97
 emulated test_permute 1 0/1
+EMU_CHECK=1; export EMU_CHECK
+emulated test_decode_logits 97 0/1
+emulated test_swiglu 97 0/1
+emulated test_ggemm_swiglu 1 3/97
 wait $decode || fail "decode on the emulated device"

@@ -90,7 +90,7 @@ static bool compile(program p, int count, const char *const *options)
 
 #define CALL extern "C" __attribute__((visibility("default"))) unsigned int
 
-CALL nvrtcVersion(int *major, int *minor) { return *major = 13, *minor = checks() ? 98 : 99, OK; } /* which no real one has: a cache keeps them apart */
+CALL nvrtcVersion(int *major, int *minor) { return *major = 13, *minor = 99, OK; } /* which no real one has */
 
 CALL nvrtcCreateProgram(program *out, const char *text, const char *name, int headers, const char *const *texts, const char *const *names)
 {

@@ -162,6 +162,8 @@
 #define PLACES_AT (GATHER_AT + (GATHER ? BM * 4 : 0)) /* for each multiplying warp and wave: where its 16 rows go, their weights */
 #define TOPS_AT (PLACES_AT + (PLACED ? CONSUMERS * WAVES * 4 : 0)) /* rows' largest magnitudes, of each warpgroup */
 #define PRODUCT_SHARED (TOPS_AT + (SWIGLU ? WGS * BM * 4 : 0))
+/* Else a team would wait at stages that the others had in between, whose barriers tell one round from the next but not from the one behind it. */
+static_assert(STAGES % TURNS == 0, "a stage is one team's in all of a tile");
 static_assert(PRODUCT_SHARED == SHARED_BYTES, "the launch reserves another number of bytes");
 
 typedef struct ring { /* where a role stands in the stages */
