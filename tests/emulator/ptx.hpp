@@ -183,21 +183,22 @@ PTX cp_async_bulk_wait_group_read(u32) { m->boxes_wait(); }
 PTX wgmma_fence_sync_aligned() {}
 PTX wgmma_commit_group_sync_aligned() {}
 PTX wgmma_wait_group_sync_aligned(u32) {}
+struct sums { float &d0, &d1, &d2, &d3; };
+static inline void multiply_add(bool bf16, sums to, const u32 (&given)[6], const float (&c)[4])
+{
+    float d[4] = { c[0], c[1], c[2], c[3] };
+    m->mma(bf16, given, d);
+    to.d0 = d[0], to.d1 = d[1], to.d2 = d[2], to.d3 = d[3];
+}
 PTX mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(float &d0, float &d1, float &d2, float &d3, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1,
                                                       float c0, float c1, float c2, float c3)
 {
-    const u32 given[6] = { a0, a1, a2, a3, b0, b1 };
-    float d[4] = { c0, c1, c2, c3 };
-    m->mma(false, given, d);
-    d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+    multiply_add(false, { d0, d1, d2, d3 }, { a0, a1, a2, a3, b0, b1 }, { c0, c1, c2, c3 });
 }
 PTX mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(float &d0, float &d1, float &d2, float &d3, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1,
                                                         float c0, float c1, float c2, float c3)
 {
-    const u32 given[6] = { a0, a1, a2, a3, b0, b1 };
-    float d[4] = { c0, c1, c2, c3 };
-    m->mma(true, given, d);
-    d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+    multiply_add(true, { d0, d1, d2, d3 }, { a0, a1, a2, a3, b0, b1 }, { c0, c1, c2, c3 });
 }
 struct stored { u32 address, v[4]; };
 static inline void store_matrices(emu::thread *const lane[32]) /* row i of matrix k: at lane 8k + i's address; values 2c, 2c + 1 of it: in lane 4i + c */
