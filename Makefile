@@ -10,7 +10,6 @@ OUT      := $(BUILD)/$(VARIANT)
 MULTIARCH := $(shell gcc -print-multiarch 2>/dev/null)
 
 CC       ?= cc
-CXX      ?= g++
 BLAS_KIND := openmp
 OPT      := -O2 -g
 OPENMP   := -fopenmp

@@ -168,6 +168,15 @@ static void rows_of(const tensor_map &map, const int at[5], unsigned int here, c
     }
 }
 
+/* Only what lies inside of the tensor is read or written. */
+static void tell_rows(const tensor_map &map, const int at[5], int kind)
+{
+    rows_of(map, at, 0, [&](char *there, int64_t x, unsigned int) {
+        const int64_t first = x < 0 ? 0 : x, end = x + map.box[0] < (int64_t)map.size[0] ? x + map.box[0] : (int64_t)map.size[0];
+        if (there && first < end) touch(there + first * map.element, (int)(end - first) * map.element, kind);
+    });
+}
+
 static int box_bytes(const tensor_map &map)
 {
     int bytes = map.element;
@@ -202,6 +211,7 @@ static void box_load(unsigned int to, uint64_t map_address, const int at[5], uns
     const int bytes = box_bytes(map), x = at[0], y = at[1], z = at[2], v = at[3], u = at[4];
     const block *own = device.self->in;
     if (to % 128) device.fail("a box goes to a multiple of 128");
+    if (checking) tell_rows(map, at, READS);
     for (int r = 0; r < own->group->size; r++) {
         if (blocks ? !(blocks >> r & 1) : r != (to >> 24 ? (int)(to >> 24) - 1 : own->rank)) continue;
         const unsigned int there = (unsigned int)(r + 1) << 24, place = to & 0xFFFFFF;
@@ -223,7 +233,7 @@ static void box_store(uint64_t map_address, const int at[5], unsigned int from)
     shared(from, box_bytes(map));
     if (from % 128) device.fail("a box comes from a multiple of 128");
     const char *memory = device.self->in->memory;
-    if (checking) touch(memory + from, box_bytes(map), READS);
+    if (checking) touch(memory + from, box_bytes(map), READS), tell_rows(map, at, WRITES);
     bulks.push_back({ device.self, false, [=] {
         const int to[5] = { x, y, z };
         rows_of(map, to, from, [&](char *there, int64_t first, unsigned int here) {

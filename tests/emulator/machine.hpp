@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * machine.hpp: what the emulated device is made of, shared by the machine (machine.cpp, units.cpp) and by the device code that runs on it.
+ * machine.hpp: what the emulated device is made of, shared by the machine (machine.cpp, copies.cpp, races.cpp, products.cpp) and by the device
+ * code that runs on it.
  *
  * All threads of the device are fibres of one thread of this process, so that a run repeats exactly.  A thread runs until it must wait: for lanes
  * of its warp, at a barrier, for a copy.  The order of warps and the moment at which copies arrive are random (EMU_SEED).  What no device would

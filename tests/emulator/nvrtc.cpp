@@ -2,7 +2,8 @@
  *
  * nvrtc.cpp: the calls of NVRTC that we make, for the emulated device: device code becomes a shared library by way of g++.
  *   EMU_CXX     the compiler: g++
- *   EMU_CHECK   set: it tells of each access (races.cpp) */
+ *   EMU_CHECK   set: it tells of each access (races.cpp)
+ *   EMU_KEEP    set: what it was given and what became of it stays in /tmp/emulated-* */
 #include <elf.h>
 #include <spawn.h>
 #include <stdio.h>
