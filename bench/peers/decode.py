@@ -76,25 +76,33 @@ class Reader:
         return best
 
 
-def quantised(experts, rows, cols, generator):
-    codes = torch.empty(experts, rows, cols, dtype=torch.uint8, device="cuda")
-    scales = torch.empty(experts, rows * cols // 32, dtype=torch.uint8, device="cuda")
+def quantised_as(formats, experts, rows, cols, generator):
+    """The same random weights in each of formats: codes and scales."""
+    codes = [torch.empty(experts, rows, cols, dtype=torch.uint8, device="cuda") for _ in formats]
+    scales = [torch.empty(experts, m.lib.moi_scale_bytes(ctypes.byref(f), rows, cols, 0), dtype=torch.uint8, device="cuda") for f in formats]
     step = 16
     for e in range(0, experts, step):
         x = torch.randn(step * rows, cols, device="cuda", dtype=torch.bfloat16, generator=generator) * 0.02
-        q = m.Quantize(CTX, x, MX, m.ROWWISE)
-        q()
-        codes[e:e + step] = q.data[0].view(step, rows, cols)
-        scales[e:e + step] = q.scale[0].view(step, -1)
-        torch.cuda.synchronize()
-        q.free()
-    return codes, scales
+        for f, c, s in zip(formats, codes, scales):
+            q = m.Quantize(CTX, x, f, m.ROWWISE)
+            q()
+            c[e:e + step] = q.data[0].view(step, rows, cols)
+            s[e:e + step] = q.scale[0].view(step, -1)
+            torch.cuda.synchronize()
+            q.free()
+    return list(zip(codes, scales))
+
+
+def quantised(experts, rows, cols, generator):
+    return quantised_as([MX], experts, rows, cols, generator)[0]
 
 
 def dequantised(w, e, rows, cols):
-    codes, scales = w
-    v = codes[e].view(torch.float8_e4m3fn).to(torch.float64).view(rows, cols // 32, 32)
-    return (v * torch.exp2(scales[e].to(torch.float64).view(rows, cols // 32, 1) - 127)).view(rows, cols)
+    """Expert e's matrix in float64; scales F32 are those of squares of 128."""
+    codes, scales = w[0][e].view(torch.float8_e4m3fn).to(torch.float64), w[1][e]
+    if scales.dtype == torch.float32:
+        return (codes.view(rows // 128, 128, cols // 128, 128) * scales.to(torch.float64).view(rows // 128, 1, cols // 128, 1)).view(rows, cols)
+    return (codes.view(rows, cols // 32, 32) * torch.exp2(scales.to(torch.float64).view(rows, cols // 32, 1) - 127)).view(rows, cols)
 
 
 def reference(x, ids, weights, gate_up, down, hidden, width, rounding=lambda v: v):
@@ -114,9 +122,9 @@ def round_mx(v):
     return ((b / s).float().to(torch.float8_e4m3fn).double() * s).view(v.shape)
 
 
-def quantised_error(x, ids, weights, layer, hidden, width, want):
-    """The error of the same layer whose activations are rounded to MXFP8 before each product, all else exact."""
-    got = reference(x, ids, weights, layer[0], layer[1], hidden, width, round_mx)
+def quantised_error(x, ids, weights, layer, hidden, width, want, rounding=round_mx):
+    """The error of the same layer whose activations are rounded, to MXFP8 unless said otherwise, before each product, all else exact."""
+    got = reference(x, ids, weights, layer[0], layer[1], hidden, width, rounding)
     return float((got - want).norm() / want.norm())
 
 
@@ -124,6 +132,18 @@ def route(tokens, experts, top_k, generator):
     logits = torch.randn(tokens, experts, device="cuda", generator=generator)
     w, ids = torch.softmax(logits, 1).topk(top_k)
     return logits, ids.int().contiguous(), (w / w.sum(1, keepdim=True)).contiguous()
+
+
+def errors(y, want):
+    """relative error, and the worst token's 1 - cosine"""
+    return float((y.double() - want).norm() / want.norm()), 1 - float(torch.nn.functional.cosine_similarity(y.double(), want, dim=1).min())
+
+
+def report(out, start, row, name, case, batch, distinct, size, us, floor, error, rounded, distance):
+    print(f"{start},moe_decode,{row},{name} {case},{batch},{distinct:.2f},{size},{us[0]:.2f},{us[1]:.2f},{us[2]:.2f},"
+          f"{size / us[0] * 1e-3:.0f},{floor:.2f},{floor / us[0]:.3f},{error:.2e},{rounded:.2e},{distance:.1e}", file=out, flush=True)
+    print(f"{name:16} {case:21} {batch:4} tokens {distinct:6.1f} experts {us[0]:8.2f} us {size / us[0] * 1e-3:5.0f} GB/s; read {floor:7.2f} us: "
+          f"{floor / us[0]:.3f}  error {error:.2e}, with quantised x {rounded:.2e}, 1 - cosine {distance:.1e}", flush=True)
 
 
 def main():
@@ -155,16 +175,12 @@ def main():
                 p()
             torch.cuda.synchronize()
             assert all(torch.equal(p.y, q.y) for p, q in zip(plans, whole)), "from logits: other bits"
-            error = float((plans[0].y.double() - want).norm() / want.norm())
-            cosine = float(torch.nn.functional.cosine_similarity(plans[0].y.double(), want, dim=1).min())
+            error, distance = errors(plans[0].y, want)
             peer = quantised_error(xs[0], routes[0][1], routes[0][2], stack[0], hidden, width, want)
             floor = read(size, layers)[0]
             for case, calls in (("from ids", plans), ("from logits", whole)):
                 us = graph_time(calls)
-                print(f"{start},moe_decode,{plans[0].row},{name} mxfp8 {case},{batch},{distinct:.2f},{size},{us[0]:.2f},{us[1]:.2f},{us[2]:.2f},"
-                      f"{size / us[0] * 1e-3:.0f},{floor:.2f},{floor / us[0]:.3f},{error:.2e},{peer:.2e},{1 - cosine:.1e}", file=out, flush=True)
-                print(f"{name:16} {case:12} {batch:4} tokens {distinct:6.1f} experts {us[0]:8.2f} us {size / us[0] * 1e-3:5.0f} GB/s; read {floor:7.2f} us: "
-                      f"{floor / us[0]:.3f}  error {error:.2e}, with MXFP8 x {peer:.2e}, 1 - cosine {1 - cosine:.1e}", flush=True)
+                report(out, start, plans[0].row, name, "mxfp8 " + case, batch, distinct, size, us, floor, error, peer, distance)
             for p in plans + whole + routers:
                 p.free()
         del stack

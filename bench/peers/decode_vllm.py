@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One MoE decode layer: ours with MXFP8 weights from router logits, vLLM's Triton kernels with block-FP8 weights from ids, in one process.
+
+    MOIETY_LIB=build/gpu/libmoiety.so MOI_PEER_VLLM=FOLDER python3 bench/peers/decode_vllm.py [OUT.csv]
+
+FOLDER holds vLLM's fused_moe.py (vllm_moe.py reads it); its name is the row's.  Weights are the same numbers in both formats, x and routing the same.
+vLLM's routing and the sorting of its slots are not timed; each product has the fastest of four configurations, which the row names: N of a tile,
+warps, stages.  Either side's result is compared with float64 of its own weights before it is timed.  Otherwise as decode.py, columns too:
+error_mxfp8_x is for vLLM the error of the same layer with x and u rounded in blocks of 128."""
+import os
+import sys
+
+import torch
+
+import decode as d
+import moiety as m
+import vllm_moe
+
+SHAPES = ("qwen3-30b-a3b", "qwen3-235b-a22b")
+BLOCKS = m.Format(m.RECIPE_BLK128, m.E4M3, m.SQUARE)
+
+
+def round_128(v):
+    """Rounded to FP8 in blocks of 128 and back."""
+    b = v.view(v.shape[0], -1, 128)
+    s = b.abs().amax(2, keepdim=True).clamp(min=1e-10) / 448
+    return ((b / s).float().to(torch.float8_e4m3fn).double() * s).view(v.shape)
+
+
+def weights_of(experts, rows, cols, generator):
+    ours, (codes, scales) = d.quantised_as([d.MX, BLOCKS], experts, rows, cols, generator)
+    return ours, (codes.view(torch.float8_e4m3fn), scales.view(torch.float32).view(experts, rows // 128, cols // 128))
+
+
+def tune(layers):
+    """the fastest configuration of each product for all layers; how they are called"""
+    best = []
+    for second in (False, True):
+        times = [d.graph_time([lambda l=l: l.product(second, c) for l in layers], 9)[0] for c in vllm_moe.CONFIGS]
+        best.append(vllm_moe.CONFIGS[times.index(min(times))])
+    for layer in layers:
+        layer.configs = tuple(best)
+    return "/".join(f"n{c['BLOCK_SIZE_N']}w{c['num_warps']}s{c['num_stages']}" for c in best)
+
+
+def ours(out, start, name, batch, xs, routes, stack, shape, read):
+    hidden, width, experts, top_k, layers = shape
+    distinct = sum(r[1].unique().numel() for r in routes) / layers
+    size = int(distinct * 3 * hidden * width * 33 / 32)
+    plans = [m.Decode(d.CTX, d.MX, x, r[0], w[0], w[1], hidden, width, experts, top_k, row=d.ROW) for x, r, w in zip(xs, routes, stack)]
+    plans[0]()
+    want = d.reference(xs[0], *routes[0][1:], *stack[0], hidden, width)
+    error, distance = d.errors(plans[0].y, want)
+    assert error < 1e-2, f"ours is off by {error}"
+    rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want)
+    us = d.graph_time(plans)
+    d.report(out, start, plans[0].row, name, "mxfp8 from logits", batch, distinct, size, us, read(size, layers)[0], error, rounded, distance)
+    for p in plans:
+        p.free()
+
+
+def vllm(out, start, name, batch, xs, routes, stack, shape, read, kernel, row):
+    hidden, width, experts, top_k, layers = shape
+    distinct = sum(r[1].unique().numel() for r in routes) / layers
+    size = int(distinct * 3 * hidden * width * (1 + 4 / 128 ** 2))
+    peers = [vllm_moe.Layer(kernel, x, *r[1:], *w) for x, r, w in zip(xs, routes, stack)]
+    for p in peers:
+        p()
+    chosen = tune(peers)
+    peers[0].y.fill_(float("nan"))
+    peers[0]()
+    want = d.reference(xs[0], *routes[0][1:], *stack[0], hidden, width)
+    error, distance = d.errors(peers[0].y, want)
+    rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want, round_128)
+    assert error < 1.25 * rounded, f"vLLM is off by {error}, its rounding by {rounded}"
+    us = d.graph_time(peers)
+    d.report(out, start, f"{row} {chosen}", name, "block-fp8 from ids", batch, distinct, size, us, read(size, layers)[0], error, rounded, distance)
+
+
+def main():
+    folder = os.environ["MOI_PEER_VLLM"]
+    vllm_moe.compile_all(folder)  # before CUDA starts here
+    kernel = vllm_moe.load(folder)
+    d.CTX = m.context()
+    start = m.machine()
+    out = open(sys.argv[1] if len(sys.argv) > 1 else "/dev/null", "w")
+    print(d.HEAD, file=out)
+    read = d.Reader(11 << 30)
+    for name in os.environ.get("DECODE_SHAPES", ",".join(SHAPES)).split(","):
+        hidden, width, experts, top_k, layers = shape = d.SHAPES[name]
+        generator = torch.Generator(device="cuda").manual_seed(1)
+        both = [(weights_of(experts, 2 * width, hidden, generator), weights_of(experts, hidden, width, generator)) for _ in range(layers)]
+        mine, theirs = ([(up[i], down[i]) for up, down in both] for i in range(2))
+        for batch in d.BATCHES[name]:
+            routes = [d.route(batch, experts, top_k, generator) for _ in range(layers)]
+            xs = [torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16, generator=generator) for _ in range(layers)]
+            ours(out, start, name, batch, xs, routes, mine, shape, read)
+            vllm(out, start, name, batch, xs, routes, theirs, shape, read, kernel, os.path.basename(os.path.normpath(folder)))
+        del both, mine, theirs
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
