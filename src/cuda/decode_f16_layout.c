@@ -4,8 +4,7 @@
 
 #include "format.h"
 
-/* Reserves shared memory. */
-static int take(int *at, int64_t bytes, int align)
+int moii_decode_take(int *at, int64_t bytes, int align)
 {
     int here = *at = (int)moii_round_up(*at, align);
     *at += (int)bytes;
@@ -18,13 +17,13 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     int64_t pairs = tokens * a->top_k;
     int workers = pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, at = workers * a->ring * a->slot_bytes;
     a->most_jobs = (int)moii_min(pairs, a->experts);
-    a->at_scales = take(&at, workers * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), 16);
-    a->at_columns = take(&at, pass == 1 ? a->lines * (256 * a->columns + 32) : 0, 16);
-    a->at_sums = take(&at, pass == 1 ? 2 * F16_TEAMS * F16_TEAM * 512 : pairs * a->parts * a->together * F16_ROWS * 4, 16);
-    a->at_barriers = take(&at, 8 * workers * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
-    a->at_ids = take(&at, 4 * pairs, 16), a->at_weights = take(&at, 4 * (pass == 1 ? 2 * a->top_k : pairs), 16);
-    a->at_first = take(&at, 4 * (a->experts + 1), 16), a->at_expert = take(&at, 4 * a->most_jobs, 16);
-    a->at_column = take(&at, (int64_t)2 * a->most_jobs * F16_MOST_TOKENS, 16), a->at_job = take(&at, 2 * pairs, 16);
+    a->at_scales = moii_decode_take(&at, workers * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), 16);
+    a->at_columns = moii_decode_take(&at, pass == 1 ? a->lines * (256 * a->columns + 32) : 0, 16);
+    a->at_sums = moii_decode_take(&at, pass == 1 ? 2 * F16_TEAMS * F16_TEAM * 512 : pairs * a->parts * a->together * F16_ROWS * 4, 16);
+    a->at_barriers = moii_decode_take(&at, 8 * workers * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
+    a->at_ids = moii_decode_take(&at, 4 * pairs, 16), a->at_weights = moii_decode_take(&at, 4 * (pass == 1 ? 2 * a->top_k : pairs), 16);
+    a->at_first = moii_decode_take(&at, 4 * (a->experts + 1), 16), a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
+    a->at_column = moii_decode_take(&at, (int64_t)2 * a->most_jobs * F16_MOST_TOKENS, 16), a->at_job = moii_decode_take(&at, 2 * pairs, 16);
     return at;
 }
 
@@ -43,7 +42,7 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int sms, 
     return lay_out(a, pass, tokens);
 }
 
-static void plan_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass, moe_decode_f16_sm90_args *a, moii_gpu_launch *launch)
+static void cut_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass, moe_decode_f16_sm90_args *a, moii_gpu_launch *launch)
 {
     int64_t k = pass == 1 ? d->hidden : d->width;
     *a = (moe_decode_f16_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .width = (int)d->width, .hidden = (int)d->hidden,
@@ -62,6 +61,11 @@ static void plan_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pas
     a->inverse_parts = (1u << 20) / (unsigned int)a->parts + 1;
 }
 
+void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
+{
+    for (int pass = 1; pass <= 2; pass++) cut_pass(d, tokens, sms, pass, &args[pass - 1], &launch[pass - 1]);
+}
+
 /* Pass 2 goes through so many of a block's tiles at once. */
 static void take_together(moe_decode_f16_sm90_args *a, int64_t tiles)
 {
@@ -77,7 +81,7 @@ enum { TOGETHER = 226 << 10, DOWN = 112 << 10, ALONE = 114 << 10 };
 void moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
                             moii_gpu_launch launch[2])
 {
-    for (int pass = 1; pass <= 2; pass++) plan_pass(d, tokens, sms, pass, &args[pass - 1], &launch[pass - 1]);
+    moii_decode_cut(d, tokens, sms, args, launch);
     take_together(&args[1], moii_ceil_div(args[1].tiles, launch[1].grid[0]));
     launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, DOWN);
     if (args[1].ring < OVERLAPPING || launch[1].shared_bytes > DOWN) {

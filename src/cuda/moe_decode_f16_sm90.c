@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * moe_decode_f16_sm90.c: launches moe_decode_f16_sm90.cu twice: gate and up, then down; before them route_plain.cu, if many tokens come with
- * logits. */
+ * moe_decode_f16_sm90.c: launches moe_decode_f16_sm90.cu, or twice: gate and up, then down; for more than 8 tokens moe_decode_many_sm90.cu three times:
+ * then the sum of each token's slots; before them route_plain.cu, if many tokens come with logits. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "decode_f16_layout.h"
+#include "decode_many_layout.h"
 #include "decode_map.h"
 #include "decode_routing.h"
 #include "format.h"
@@ -18,14 +19,24 @@ static void defines_for(int pass, bool e5m2, int held, char defines[MOII_DEFINES
 }
 static void variant(int i, char defines[MOII_DEFINES]) { defines_for(i < 4 ? 1 : 2, i % 2, i / 2 ? 8 : 4, defines); }
 
+static void many_defines_for(int pass, bool e5m2, int held, int groups, char defines[MOII_DEFINES])
+{
+    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 E5M2=%d HELD=%d GROUPS=%d", e5m2, held, groups);
+    else if (pass == 2) snprintf(defines, MOII_DEFINES, "PASS=2 E5M2=%d GROUPS=%d", e5m2, groups);
+    else snprintf(defines, MOII_DEFINES, "PASS=3");
+}
+static void many_variant(int i, char defines[MOII_DEFINES])
+{
+    many_defines_for(i < 8 ? 1 : i < 12 ? 2 : 3, i % 2, i / 4 % 2 ? 8 : 4, i / 2 % 2 + 1, defines);
+}
+
 static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 144, .variants = 6, .variant = variant };
+static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = 13, .variant = many_variant };
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
     const moi_moe_decode_desc *d = desc;
     const moi_format *f = &d->weights;
-    *why = "it takes at most 8 tokens";
-    if (d->max_tokens > F16_MOST_TOKENS) return false;
     *why = "x must be BF16";
     if (d->x != MOI_BF16) return false;
     *why = "weights must be MXFP8 (E4M3, E5M2) with row-major scales";
@@ -37,23 +48,60 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
-/* Launches for batches up to 1, 2, 4, 8 tokens. */
-enum { SIZES = 4 };
+/* Launches for batches up to 1, 2, 4, ... MANY_TOKENS tokens. */
+enum { SIZES = 8, KERNELS = 7 };
 typedef struct launches {
     int tokens;
     moe_decode_f16_sm90_args args[2]; /* but for the operands */
-    moii_gpu_launch launch[2];
+    int passes;
+    moii_gpu_launch launch[3];
+    int kernel[3];
 } launches;
 typedef struct state {
-    moii_gpu_kernel kernel[2];
+    moii_gpu_kernel kernel[KERNELS]; /* those that are needed */
+    int kernels;
     launches of[SIZES];
     int sizes;
-    int64_t at_exponent; /* in the workspace; u is at 0 */
+    int64_t at_exponent, at_jobs, at_pairs, at_sums; /* in the workspace; u is at 0 */
     moii_gpu_kernel route;
     moii_decode_places places;
 } state;
 
 static void unplan(moi_plan *plan) { free(plan->state); }
+
+/* The number of the kernel in the state, with room for this launch. */
+static int needs(state *s, const moii_kernel *which, const char *defines, int shared_bytes)
+{
+    int i = 0;
+    while (i < s->kernels && (s->kernel[i].kernel != which || strcmp(s->kernel[i].defines, defines))) i++;
+    moii_gpu_kernel *k = &s->kernel[i];
+    if (i == s->kernels) {
+        k->kernel = which, k->most_shared = true, s->kernels++;
+        snprintf(k->defines, sizeof k->defines, "%s", defines);
+    }
+    if (shared_bytes > k->shared_bytes) k->shared_bytes = shared_bytes;
+    return i;
+}
+
+/* False: so many tokens at once do not fit. */
+static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu, int tokens)
+{
+    launches *l = &s->of[s->sizes];
+    l->tokens = tokens;
+    int groups = 0, held = d->experts <= 128 ? 4 : 8;
+    bool many = tokens > F16_MOST_TOKENS;
+    if (!many) moii_decode_f16_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch);
+    else if (!moii_decode_many_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch, &groups)) return false;
+    l->passes = many ? 3 : 2;
+    for (int pass = 0; pass < l->passes; pass++) {
+        char defines[MOII_DEFINES];
+        if (many) many_defines_for(pass + 1, d->weights.elem == MOI_E5M2, held, groups, defines);
+        else defines_for(pass + 1, d->weights.elem == MOI_E5M2, held, defines);
+        l->kernel[pass] = needs(s, many ? &many_kernel : &kernel, defines, l->launch[pass].shared_bytes);
+    }
+    s->sizes++;
+    return true;
+}
 
 static moi_status plan_it(moi_plan *plan)
 {
@@ -63,25 +111,19 @@ static moi_status plan_it(moi_plan *plan)
     *s = (state){ .sizes = 0 };
     plan->state = s;
     plan->unplan = unplan;
-    const moii_gpu *gpu = moii_gpu_of(plan->ctx);
-    for (int tokens = 1; s->sizes < SIZES; tokens *= 2) {
-        launches *l = &s->of[s->sizes];
-        l->tokens = tokens;
-        moii_decode_f16_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch);
-        for (int pass = 0; pass < 2; pass++)
-            if (l->launch[pass].shared_bytes > s->kernel[pass].shared_bytes) s->kernel[pass].shared_bytes = l->launch[pass].shared_bytes;
-        s->sizes++;
-        if (tokens >= d->max_tokens) break;
+    for (int tokens = 1; tokens <= MANY_TOKENS && add_size(s, d, moii_gpu_of(plan->ctx), tokens) && tokens < d->max_tokens;) tokens *= 2;
+    MOII_TRY(moii_gpu_prepare(plan->ctx, s->kernel, s->kernels));
+    int64_t u = 0, exponents = 0, jobs = 0, columns_left = 0, pairs = 0, tokens = s->of[s->sizes - 1].tokens;
+    for (int i = 0; i < s->sizes; i++) {
+        int64_t all = s->of[i].args[0].most_jobs, columns = all * s->of[i].args[0].columns;
+        u = moii_max(u, columns * d->width * 2), exponents = moii_max(exponents, columns * d->width / 8);
+        if (s->of[i].tokens > F16_MOST_TOKENS) jobs = moii_max(jobs, all), columns_left = moii_max(columns_left, columns), pairs = s->of[i].tokens * d->top_k;
     }
-    for (int pass = 0; pass < 2; pass++) {
-        s->kernel[pass].kernel = &kernel;
-        s->kernel[pass].most_shared = true;
-        defines_for(pass + 1, d->weights.elem == MOI_E5M2, d->experts <= 128 ? 4 : 8, s->kernel[pass].defines);
-    }
-    MOII_TRY(moii_gpu_prepare(plan->ctx, s->kernel, 2));
-    int64_t tokens = s->of[s->sizes - 1].tokens, columns = tokens * s->of[s->sizes - 1].args[0].most_jobs;
-    moii_decode_reserve(plan, columns * d->width * 2);
-    s->at_exponent = moii_decode_reserve(plan, columns * d->width / 8);
+    moii_decode_reserve(plan, u);
+    s->at_exponent = moii_decode_reserve(plan, exponents);
+    s->at_jobs = moii_decode_reserve(plan, 4 * (jobs + 1));
+    s->at_pairs = moii_decode_reserve(plan, 2 * columns_left);
+    s->at_sums = moii_decode_reserve(plan, 4 * pairs * d->hidden);
     if (!d->from_logits) return MOI_OK;
     s->places = moii_decode_places_for(plan, tokens);
     s->route.kernel = &moii_route_kernel;
@@ -126,14 +168,20 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         up.x = (const unsigned short *)in->x + t * d->hidden;
         up.u = down.u = workspace;
         up.exponent = down.exponent = (unsigned char *)workspace + s->at_exponent;
+        up.jobs_left = down.jobs_left = (int *)(void *)((char *)workspace + s->at_jobs);
+        up.pairs_left = down.pairs_left = (short *)(void *)((char *)workspace + s->at_pairs);
         down.out = (char *)in->y + t * moi_row_bytes(d->out, d->hidden);
-        MOII_TRY(moii_gpu_run(plan, &s->kernel[0], &l->launch[0], &up, stream));
-        MOII_TRY(moii_gpu_run(plan, &s->kernel[1], &l->launch[1], &down, stream));
+        down.sums = (float *)(void *)((char *)workspace + s->at_sums);
+        for (int pass = 0; pass < l->passes; pass++) {
+            moii_gpu_launch launch = l->launch[pass];
+            if (pass == 2) launch.grid[1] = up.tokens;
+            MOII_TRY(moii_gpu_run(plan, &s->kernel[l->kernel[pass]], &launch, pass ? &down : &up, stream));
+        }
     }
     return MOI_OK;
 }
 
-static const moii_kernel *const kernels[] = { &kernel, &moii_route_kernel, NULL };
+static const moii_kernel *const kernels[] = { &kernel, &many_kernel, &moii_route_kernel, NULL };
 
 const moii_impl moii_impl_moe_decode_f16_sm90 = {
     .name = "moe_decode_f16_sm90", .op = MOII_OP_MOE_DECODE, .backend = MOI_BACKEND_CUDA,

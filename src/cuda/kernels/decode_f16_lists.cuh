@@ -15,7 +15,7 @@
 
 /* Barriers of whole warps. */
 enum { BARRIER_LISTS = 1, BARRIER_ROUTED, BARRIER_TILE, BARRIER_LEFT = BARRIER_TILE };
-enum { WORKERS = PASS == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, WARPS = PASS == 1 ? F16_UP_WARPS : F16_DOWN_WARPS, THREADS = 32 * WARPS };
+enum { WORKERS = PASS == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, TEAMS = F16_TEAMS, GROUPS = 1, WARPS = PASS == 1 ? F16_UP_WARPS : F16_DOWN_WARPS, THREADS = 32 * WARPS };
 enum { LISTER = PASS == 1 ? WORKERS : 0, BLANKER = LISTER + 1, WEIGHER = BLANKER + 1 };
 
 typedef struct lists {
@@ -164,19 +164,6 @@ MOII_FN void make_lists(const lists &l, const moe_decode_f16_sm90_args &a, int w
     if (warp < WORKERS || warp == LISTER) threads_meet(BARRIER_LISTS, 32 * WORKERS + (LISTER < WORKERS ? 0 : 32));
 }
 
-/* Asks for what routing and x need to be in L2, each line by one thread of the grid: before it may be read. */
-MOII_FN void ask_for(const void *p, long long bytes, int &line)
-{
-    const int lines = (int)((bytes + 127) / 128), all = (int)(gridDim.x * THREADS);
-    for (; line < lines; line += all) asm volatile("prefetch.global.L2 [%0];" :: "l"((const char *)p + (long long)line * 128) : "memory");
-    line -= lines;
-}
-MOII_FN void ask_for_inputs(const moe_decode_f16_sm90_args &a)
-{
-    int line = (int)(blockIdx.x + threadIdx.x * gridDim.x);
-    if (a.logits) ask_for(a.logits, (long long)a.tokens * a.experts * 4, line);
-    else ask_for(a.ids, (long long)a.tokens * a.top_k * 4, line);
-    ask_for(a.x, (long long)a.tokens * a.hidden * 2, line);
-}
+#include "decode_f16_inputs.cuh"
 
 #endif

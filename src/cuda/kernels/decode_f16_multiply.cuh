@@ -61,8 +61,8 @@ MOII_FN unsigned int lane_place(int lane)
     return (unsigned int)(row * F16_LINE + ((c / 2 ^ row) * 16 + c % 2 * 8));
 }
 
-/* What stands against a line: in pass 1 in shared memory, in pass 2 in registers. */
-#if PASS == 1
+/* What stands against a line: in shared memory, or in registers. */
+#if PASS == 1 || MANY
 typedef struct column_source { unsigned int at, factors_at, block_bytes; } column_source;
 MOII_FN uint4 block_of(const column_source &c, int b) { return shared_read_four(c.at + b * c.block_bytes); }
 MOII_FN float2 factors_of(const column_source &c) { return shared_read_pair(c.factors_at); }
@@ -72,22 +72,31 @@ MOII_FN uint4 block_of(const column_source &c, int b) { return c.line.v[b]; }
 MOII_FN float2 factors_of(const column_source &c) { return make_float2(c.line.even, c.line.odd); }
 #endif
 
-/* sum += the line.  at: this lane's place in it; scales: of its rows, a word each. */
-MOII_FN void add_line(tile_sum &sum, unsigned int at, unsigned int scale0, unsigned int scale1, const column_source &columns)
+/* sum += the line, for N times 8 columns.  at: this lane's place in it; scales: of its rows, a word each. */
+template <int N> MOII_FN void add_lines(tile_sum *sum, unsigned int at, unsigned int scale0, unsigned int scale1, const column_source *columns)
 {
-    const float2 f = factors_of(columns);
+    float2 f[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) f[i] = factors_of(columns[i]);
 #pragma unroll
     for (int b = 0; b < 4; b++) {
         const uint2 top = shared_codes(at ^ 32u * b), bottom = shared_codes((at ^ 32u * b) + 1024);
         const uint2 t0 = widened(top.x), t1 = widened(top.y), b0 = widened(bottom.x), b1 = widened(bottom.y);
         const float s0 = scale_of(scale0, b), s1 = scale_of(scale1, b);
-        const uint4 x = block_of(columns, b);
-        tile_sum d = { { 0, 0, 0, 0 } };
-        mma(d, t0, b0, x.x, x.y);
-        mma(d, t1, b1, x.z, x.w);
-        sum.v[0] = __fmaf_rn(s0, d.v[0] * f.x, sum.v[0]), sum.v[1] = __fmaf_rn(s0, d.v[1] * f.y, sum.v[1]);
-        sum.v[2] = __fmaf_rn(s1, d.v[2] * f.x, sum.v[2]), sum.v[3] = __fmaf_rn(s1, d.v[3] * f.y, sum.v[3]);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const uint4 x = block_of(columns[i], b);
+            tile_sum d = { { 0, 0, 0, 0 } };
+            mma(d, t0, b0, x.x, x.y);
+            mma(d, t1, b1, x.z, x.w);
+            sum[i].v[0] = __fmaf_rn(s0, d.v[0] * f[i].x, sum[i].v[0]), sum[i].v[1] = __fmaf_rn(s0, d.v[1] * f[i].y, sum[i].v[1]);
+            sum[i].v[2] = __fmaf_rn(s1, d.v[2] * f[i].x, sum[i].v[2]), sum[i].v[3] = __fmaf_rn(s1, d.v[3] * f[i].y, sum[i].v[3]);
+        }
     }
+}
+MOII_FN void add_line(tile_sum &sum, unsigned int at, unsigned int scale0, unsigned int scale1, const column_source &columns)
+{
+    add_lines<1>(&sum, at, scale0, scale1, &columns);
 }
 
 #endif

@@ -13,6 +13,7 @@
  *   launch    pass 1 waits for the grid before it, which also covers what pass 2 reads without waiting: ids and weights.  It makes u
  *             blank, leaves ids and weights if it has found them, and lets pass 2 start, which takes u as it comes: so its start and first weights are
  *             hidden behind pass 1 */
+#define MANY 0
 #include "moe_decode_f16_sm90_args.h"
 #include "silu.h"
 
@@ -53,8 +54,10 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 72 : 144) moe_decode_f16_sm90
         if (w.warp == BLANKER && w.lane == 0) grid_release();
     }
     l.jobs = l.first[a.experts];
-    if (w.warp < WORKERS) multiply(w, a, l);
-    else if (w.warp != WEIGHER) finish(w, a, l, w.warp - WORKERS);
+    if (w.warp < WORKERS) {
+        const work k = first_work(w, a, l);
+        multiply(w, a, l, k, send_first(k, w, a, l));
+    } else if (w.warp != WEIGHER) finish(w, a, l, w.warp - WORKERS);
 #else
     if (threadIdx.x == 0) grid_release();
     make_lists(l, a, w.warp, w.lane);

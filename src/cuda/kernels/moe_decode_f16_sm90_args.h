@@ -9,7 +9,11 @@
 enum { F16_UP_WORKERS = 8, F16_TEAM = 4, F16_TEAMS = F16_UP_WORKERS / F16_TEAM, F16_UP_WARPS = F16_UP_WORKERS + F16_TEAMS + 1, F16_DOWN_WARPS = 8 };
 /* Rows of an item (pass 1: 8 of gate, then 8 of up), bytes of a row in a line, of an item's line; most lines of a slot in either pass. */
 enum { F16_ROWS = 16, F16_LINE = 128, F16_LINE_BYTES = F16_ROWS * F16_LINE, F16_UP_LINES = 2, F16_DOWN_LINES = 3 };
-enum { F16_MOST_TOKENS = 8 };
+enum { F16_MOST_TOKENS = 8, F16_MOST_SLOTS = 16 };
+
+/* More tokens (moe_decode_many_sm90.cu): a job is up to 8 or 16 tokens of one expert.  One warp brings columns. */
+enum { MANY_TEAMS = 3, MANY_UP_WORKERS = MANY_TEAMS * F16_TEAM, MANY_UP_WARPS = MANY_UP_WORKERS + MANY_TEAMS + 1 };
+enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 4, MANY_TOKENS = 128, MANY_GROUPS_FROM = 64 };
 
 typedef struct moe_decode_f16_sm90_args {
     product_map map;            /* of the weights */
@@ -28,7 +32,7 @@ typedef struct moe_decode_f16_sm90_args {
     int width, hidden;
     int renormalize;
     int out_f32;                /* y is FP32, else BF16 */
-    int columns;                /* of x that are kept: 1, 2, 4 or 8 */
+    int columns;                /* of x that are kept: 1, 2, 4 or 8; more tokens: of a job, 8 or 16 */
     int tiles;                  /* items of one expert */
     int lines, parts, slot_lines; /* of an item; slots for an item; lines of a slot */
     int ring, slot_bytes;       /* slots of each worker */
@@ -41,6 +45,12 @@ typedef struct moe_decode_f16_sm90_args {
     int rehearses;              /* pass 2 */
     /* where things lie in shared memory; the ring at 0 */
     int at_scales, at_columns, at_sums, at_barriers, at_ids, at_weights, at_first, at_expert, at_column, at_job;
+    /* more tokens alone */
+    int *jobs_left;             /* how many jobs; of each its expert, and its columns << 16: by pass 1 for pass 2 */
+    short *pairs_left;          /* [job, columns]: pairs, -1 behind them */
+    float *sums;                /* [pair, hidden]: by pass 2 for pass 3 */
+    int buffers;                /* jobs whose columns have room */
+    int at_kept, at_scratch;
 } moe_decode_f16_sm90_args;
 
 #endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_many_layout.c: how moe_decode_many_sm90 cuts a layer, and what lies where in its blocks' shared memory. */
+#include "decode_many_layout.h"
+
+#include "format.h"
+
+/* Places in shared memory; what they need. */
+static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
+{
+    int64_t pairs = tokens * a->top_k, slots = (pass == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
+    int at = (int)(slots * a->slot_bytes);
+    a->at_scales = moii_decode_take(&at, slots * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), 16);
+    a->at_columns = moii_decode_take(&at, a->buffers * a->columns * a->lines * (256 + 32 / F16_MOST_TOKENS), 16);
+    a->at_barriers = moii_decode_take(&at, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 16);
+    a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
+    if (pass == 1) {
+        a->at_sums = moii_decode_take(&at, 2 * MANY_UP_WORKERS * 64 * a->columns, 16);
+        a->at_ids = moii_decode_take(&at, 2 * pairs, 16), a->at_kept = moii_decode_take(&at, 2 * pairs, 16);
+        a->at_first = moii_decode_take(&at, 4 * (2 * a->experts + 1), 16);
+        a->at_scratch = moii_decode_take(&at, MANY_UP_WARPS * 128, 16);
+    } else a->at_column = moii_decode_take(&at, (int64_t)2 * a->most_jobs * a->columns, 16);
+    return at;
+}
+
+enum { MOST_RING = 8, MOST_ROOMS = 2 };
+
+/* The deepest rings that fit; 0: none do.  First with room for a second job's columns, which are brought ahead, and two slots for each worker. */
+static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int shared_bytes)
+{
+    for (int least = 2; least; least--)
+        for (a->buffers = MOST_ROOMS; a->buffers; a->buffers--)
+            for (a->ring = MOST_RING; a->ring >= least; a->ring--) {
+                int bytes = lay_out(a, pass, tokens);
+                if (bytes <= shared_bytes) return bytes;
+            }
+    return 0;
+}
+
+bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
+                             moii_gpu_launch launch[3], int *groups)
+{
+    moii_decode_cut(d, F16_MOST_TOKENS, sms, args, launch);
+    int64_t pairs = tokens * d->top_k;
+    launch[0].threads = 32 * MANY_UP_WARPS, launch[1].threads = 32 * MANY_DOWN_WARPS;
+    launch[1].grid[0] = sms;
+    launch[2] = (moii_gpu_launch){ .grid = { moii_ceil_div(d->hidden, 4 * 32 * MANY_SUM_WARPS) }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
+    for (*groups = tokens > MANY_GROUPS_FROM ? 2 : 1; *groups; --*groups) {
+        for (int pass = 0; pass < 2; pass++) {
+            args[pass].columns = *groups * F16_MOST_TOKENS;
+            args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);
+            launch[pass].shared_bytes = fill(&args[pass], pass + 1, tokens, shared_bytes);
+        }
+        if (launch[0].shared_bytes && launch[1].shared_bytes) return true;
+    }
+    return false;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_f16_handover.cuh: u between the passes of moe_decode_f16_sm90: it is there when it is no longer blank. */
+#ifndef MOII_DECODE_F16_HANDOVER_CUH
+#define MOII_DECODE_F16_HANDOVER_CUH
+
+#include "decode_f16_ring.cuh"
+
+enum { BLANK_EXPONENT = 0xFF };
+#define BLANK_WORD 0xFFFFFFFFu /* two NaN of a sign that is never written */
+
+/* Of an item's column: 8 values, 16 bytes. */
+MOII_FN unsigned short *u_of(const moe_decode_f16_sm90_args &a, int job, int column, int tile)
+{
+    return a.u + (unsigned int)((job * a.columns + column) * a.width + tile * 8);
+}
+MOII_FN unsigned char *exponent_of(const moe_decode_f16_sm90_args &a, int job, int column, int tile)
+{
+    return a.exponent + (unsigned int)((job * a.columns + column) * (a.width / 8) + (tile & ~15) + tile % 4 * 4 + tile / 4 % 4);
+}
+
+MOII_FN void write_u(unsigned short *to, uint4 v)
+{
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+MOII_FN void write_exponent(unsigned char *to, unsigned int v) { asm volatile("st.relaxed.gpu.global.u8 [%0], %1;" :: "l"(to), "r"(v) : "memory"); }
+MOII_FN uint4 read_u(const unsigned short *from)
+{
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from) : "memory");
+    return v;
+}
+MOII_FN unsigned int read_exponents(const unsigned char *from)
+{
+    unsigned int v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+    return v;
+}
+MOII_FN bool any_blank(unsigned int exponents) { return ((~exponents - 0x01010101u) & exponents & 0x80808080u) != 0; }
+
+/* Pass 1, one warp, before pass 2 starts: what the block may write, whatever the routing. */
+MOII_FN void blank_u(const moe_decode_f16_sm90_args &a, int lane)
+{
+    const int all = a.most_jobs * a.tiles;
+#pragma unroll 1
+    for (int item = (int)blockIdx.x + lane * (int)gridDim.x; item < all; item += 32 * (int)gridDim.x)
+#pragma unroll 1
+        for (int column = 0; column < a.columns; column++) {
+            const int job = item / a.tiles, tile = item - job * a.tiles;
+            write_u(u_of(a, job, column, tile), make_uint4(BLANK_WORD, BLANK_WORD, BLANK_WORD, BLANK_WORD));
+            write_exponent(exponent_of(a, job, column, tile), BLANK_EXPONENT);
+        }
+}
+
+#if PASS == 2
+/* Where this lane's u of a unit's lines is; 0 lines: no unit.  NO_U: its column is not there, and what is multiplied for it is left. */
+#define NO_U 0xFFFFFFFFu
+typedef struct unit_place { unsigned int u; int lines; } unit_place;
+
+MOII_FN unit_place place_in(int job, int part, int group, const worker &w, const moe_decode_f16_sm90_args &a)
+{
+    const int line = part * a.slot_lines, column = group * F16_MOST_TOKENS + w.lane / 4;
+    unit_place p = { NO_U, min(a.slot_lines, a.lines - line) };
+    if (pair_of(w, a, job, column) >= 0) p.u = (unsigned int)((job * a.columns + column) * a.width + line * F16_LINE + w.lane % 4 * 8);
+    return p;
+}
+
+/* Exponents of a line are in the order of the blocks for each of the four lanes. */
+MOII_FN unsigned int exponents_of(const unit_place &p, const moe_decode_f16_sm90_args &a, int line)
+{
+    return read_exponents(a.exponent + (p.u / 8 + threadIdx.x % 4 * 3 + line * 16));
+}
+
+MOII_FN void load_u(line_u &u, const unit_place &p, const moe_decode_f16_sm90_args &a, int line)
+{
+    if (p.u == NO_U || line >= p.lines) return;
+    u.exponents = exponents_of(p, a, line);
+#pragma unroll
+    for (int b = 0; b < 4; b++) u.v[b] = read_u(a.u + p.u + line * F16_LINE + 32 * b);
+}
+#endif
+
+#endif

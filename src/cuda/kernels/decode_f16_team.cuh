@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_f16_team.cuh: pass 1 of the decode rows that multiply in FP16: what its warps do with an item of 8 neurons.
+ *
+ * A team of four warps shares an item: slot i is its warp i % 4's, in every item.  They leave their sums in shared memory, which another warp,
+ * the team's own, adds up, and finishes the item.  Each worker sends for its own slots.  The order of items and columns of x are the
+ * includer's. */
+#ifndef MOII_DECODE_F16_TEAM_CUH
+#define MOII_DECODE_F16_TEAM_CUH
+
+/* True: it is of another item. */
+MOII_FN bool next_slot(work &k, const worker &w, const moe_decode_f16_sm90_args &a)
+{
+    if ((k.part += F16_TEAM) < a.parts) return false;
+    k.part = w.warp % F16_TEAM;
+    next_item(k, a);
+    return true;
+}
+
+/* A warp's sums of an item. */
+enum { SUM_BYTES = GROUPS * 512 };
+
+/* One column's u of 8 neurons in 8 lanes (g = 0 .. 7): FP16 times a power of two, and its exponent. */
+MOII_FN void put_u(const moe_decode_f16_sm90_args &a, float u, bool there, int job, int column, int tile, int g)
+{
+    const unsigned int bits = moii_bits_of(u) & 0x7FFFFFFFu;
+    unsigned int most = max(bits >= 0x7F800000u ? 0u : bits >> 23, (unsigned int)LEAST_EXPONENT);
+#pragma unroll
+    for (int step = 4; step < 32; step *= 2) most = max(most, __shfl_xor_sync(0xFFFFFFFFu, most, step));
+    unsigned short half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(u * f16_scale(most)));
+    const unsigned int word = (unsigned int)half | __shfl_down_sync(0xFFFFFFFFu, (unsigned int)half, 16) << 16; /* neurons 2g and 2g + 1: row_at */
+    uint4 all;
+    all.x = word, all.y = __shfl_down_sync(0xFFFFFFFFu, word, 4);
+    all.z = __shfl_down_sync(0xFFFFFFFFu, word, 8), all.w = __shfl_down_sync(0xFFFFFFFFu, word, 12);
+    if (g || !there) return;
+    write_u(u_of(a, job, column, tile), all);
+    write_exponent(exponent_of(a, job, column, tile), most);
+}
+
+/* The warp that finishes a team's items. */
+MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int team)
+{
+    const unsigned int sums = w.shared + a.at_sums + team * (2 * F16_TEAM * SUM_BYTES) + w.lane * 16;
+    int turns = 0;
+    for (work k = first_item(a, l, team); there_is(k, l); next_item(k, a), turns++) {
+        int column = w.lane % 4 * 2;
+        const int place = turns & 1, groups = groups_of(w, a, k.job);
+        bool even = has_column(w, a, k.job, column), odd = has_column(w, a, k.job, column + 1);
+        barrier_wait(summed(w, a, team * 2 + place), turns >> 1 & 1);
+        for (int group = 0;;) {
+            uint4 part[F16_TEAM];
+#pragma unroll
+            for (int i = 0; i < F16_TEAM; i++) part[i] = shared_read_four(sums + (place * F16_TEAM + i) * SUM_BYTES + group * 512);
+            __syncwarp();
+            if (++group == groups && w.lane == 0) barrier_arrive(added(w, a, team * 2 + place));
+            float v[4] = { moii_float_of(part[0].x), moii_float_of(part[0].y), moii_float_of(part[0].z), moii_float_of(part[0].w) };
+#pragma unroll
+            for (int i = 1; i < F16_TEAM; i++)
+                v[0] += moii_float_of(part[i].x), v[1] += moii_float_of(part[i].y), v[2] += moii_float_of(part[i].z), v[3] += moii_float_of(part[i].w);
+            put_u(a, moii_swiglu(v[0], v[2]), even, k.job, column, k.tile, w.lane / 4);
+            if (a.tokens > 1) put_u(a, moii_swiglu(v[1], v[3]), odd, k.job, column + 1, k.tile, w.lane / 4);
+            if (group == groups) break;
+            column += F16_MOST_TOKENS;
+            even = has_column(w, a, k.job, column), odd = has_column(w, a, k.job, column + 1);
+        }
+    }
+}
+
+MOII_FN void send_for(work k, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
+{
+    const int expert = expert_of(w, a, k.job);
+    if (w.lane == 0) {
+        barrier_expect(filled(w, a, slot), a.slot_bytes);
+        box_load_4(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, k.tile * 8, 2 * expert, k.part * a.slot_lines);
+    }
+    send_for_scales(w, a, slot, a.scale + ((unsigned long long)(unsigned int)expert * a.expert_scale_bytes + (unsigned int)(k.tile * 8 * a.scale_row)),
+                    (unsigned int)(a.width * a.scale_row), k.part);
+}
+
+/* A worker's, and what is to be sent for when the first slots are. */
+MOII_FN work first_work(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    work k = first_item(a, l, w.warp / F16_TEAM);
+    k.part = w.warp % F16_TEAM;
+    return k;
+}
+MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    const int member = w.warp % F16_TEAM;
+    for (int slot = 0; slot < a.ring && there_is(later, l) && member < a.parts; slot++, next_slot(later, w, a)) send_for(later, slot, w, a);
+    return later;
+}
+
+MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, work k, work later)
+{
+    const int team = w.warp / F16_TEAM, member = w.warp % F16_TEAM;
+    const unsigned int sums = w.shared + a.at_sums + team * (2 * F16_TEAM * SUM_BYTES) + w.lane * 16;
+    tile_sum sum[GROUPS] = {};
+    turn t = { 0, 0 };
+    held_columns held = first_columns(a, l);
+    for (int turns = 0; there_is(k, l);) {
+        hold_columns(held, k.job, w, a);
+        if (member < a.parts) {
+            barrier_wait(filled(w, a, t.slot), t.phase);
+            const unsigned int from = slot_at(w, a, t.slot) + lane_place(w.lane);
+            const unsigned int scales = scales_at(w, a, t.slot) + row_at(w.lane / 4) * (SLOT_LINES * 4);
+#pragma unroll
+            for (int i = 0; i < SLOT_LINES; i++) {
+                const int line = k.part * a.slot_lines + i;
+                if (i >= a.slot_lines || line >= a.lines) continue;
+                const unsigned int at = from + i * F16_LINE_BYTES, scale0 = shared_word(scales + 4 * i), scale1 = shared_word(scales + 4 * i + SCALE_WORDS * 2);
+                column_source columns[GROUPS];
+#pragma unroll
+                for (int g = 0; g < GROUPS; g++) columns[g] = held_at(held, w, a, line, g);
+                if (GROUPS == 1 || groups_of(w, a, k.job) == GROUPS) add_lines<GROUPS>(sum, at, scale0, scale1, columns);
+                else add_lines<1>(sum, at, scale0, scale1, columns);
+            }
+            __syncwarp();
+            if (there_is(later, l)) {
+                send_for(later, t.slot, w, a);
+                next_slot(later, w, a);
+            }
+            advance(t, a);
+        }
+        if (next_slot(k, w, a)) {
+            const int place = team * 2 + (turns & 1);
+            barrier_wait(added(w, a, place), turns >> 1 & 1 ^ 1);
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++) {
+                shared_write_four(sums + ((turns & 1) * F16_TEAM + member) * SUM_BYTES + g * 512,
+                                  make_uint4(moii_bits_of(sum[g].v[0]), moii_bits_of(sum[g].v[1]), moii_bits_of(sum[g].v[2]), moii_bits_of(sum[g].v[3])));
+                sum[g].v[0] = sum[g].v[1] = sum[g].v[2] = sum[g].v[3] = 0;
+            }
+            __syncwarp();
+            if (w.lane == 0) barrier_arrive(summed(w, a, place));
+            turns++;
+        }
+    }
+    leave_all_columns(held, w, a, l);
+}
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_many_down.cuh: pass 2 of moe_decode_many_sm90: 16 outputs of a job's pairs are one worker's; pass 3: the sum of a token's pairs.
+ *
+ * A slot is a part of an item's 16 rows, some lines.  Sums go to memory, [pair, hidden], each once: they stay in L2. */
+#ifndef MOII_DECODE_MANY_DOWN_CUH
+#define MOII_DECODE_MANY_DOWN_CUH
+
+#include "decode_many_rooms.cuh"
+
+MOII_FN void send_for(work k, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
+{
+    const int expert = expert_of(w, a, k.job), row = k.tile * F16_ROWS;
+    if (w.lane == 0) {
+        barrier_expect(filled(w, a, slot), a.slot_bytes);
+        box_load(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, expert * a.hidden + row, k.part * a.slot_lines);
+    }
+    send_for_scales(w, a, slot, a.scale + ((unsigned long long)(unsigned int)expert * a.expert_scale_bytes + (unsigned int)(row * a.scale_row)),
+                    (unsigned int)(8 * a.scale_row), k.part);
+}
+
+/* True: it is of another item. */
+MOII_FN bool next_slot(work &k, const moe_decode_f16_sm90_args &a)
+{
+    if (++k.part < a.parts) return false;
+    k.part = 0;
+    next_item(k, a);
+    return true;
+}
+
+MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const tile_sum &sum, const work &k, int group)
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int pair = pair_of(w, a, k.job, group * F16_MOST_TOKENS + w.lane % 4 * 2 + i);
+        if (pair < 0) continue;
+        float *to = a.sums + (long long)pair * a.hidden + (k.tile * F16_ROWS + row_at(w.lane / 4));
+        to[0] = sum.v[i], to[8] = sum.v[i + 2];
+    }
+}
+
+MOII_FN work first_work(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    work k = first_item(a, l, w.warp);
+    settle(k, a);
+    return k;
+}
+/* What is to be sent for when the first slots are. */
+MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    for (int slot = 0; slot < a.ring && there_is(later, l); slot++, next_slot(later, a)) send_for(later, slot, w, a);
+    return later;
+}
+
+MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, work k, work later)
+{
+    held_columns held = first_columns(a, l);
+    tile_sum all[GROUPS];
+    turn t = { 0, 0 };
+    while (there_is(k, l)) {
+        const bool few = GROUPS > 1 && groups_of(w, a, k.job) < GROUPS;
+        hold_columns(held, k.job, w, a);
+        barrier_wait(filled(w, a, t.slot), t.phase);
+        const unsigned int from = slot_at(w, a, t.slot) + lane_place(w.lane), scales = scales_at(w, a, t.slot) + row_at(w.lane / 4) * (SLOT_LINES * 4);
+        tile_sum sum[GROUPS] = {};
+#pragma unroll
+        for (int i = 0; i < SLOT_LINES; i++) {
+            const int line = k.part * a.slot_lines + i;
+            if (i >= a.slot_lines || line >= a.lines) continue;
+            const unsigned int at = from + i * F16_LINE_BYTES, scale0 = shared_word(scales + 4 * i), scale1 = shared_word(scales + 4 * i + SCALE_WORDS * 2);
+            column_source columns[GROUPS];
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++) columns[g] = held_at(held, w, a, line, g);
+            if (few) add_lines<1>(sum, at, scale0, scale1, columns);
+            else add_lines<GROUPS>(sum, at, scale0, scale1, columns);
+        }
+        __syncwarp();
+        if (there_is(later, l)) {
+            send_for(later, t.slot, w, a);
+            next_slot(later, a);
+        }
+        advance(t, a);
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) all[g].v[j] = k.part ? all[g].v[j] + sum[g].v[j] : sum[g].v[j];
+        const work done = k;
+        if (!next_slot(k, a)) continue;
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+            if (g == 0 || !few) put_sums(w, a, all[g], done, g);
+    }
+    leave_all_columns(held, w, a, l);
+}
+
+#endif

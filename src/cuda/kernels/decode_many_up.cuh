@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_many_up.cuh: pass 1 of moe_decode_many_sm90: what it leaves to pass 2; its items are decode_f16_team.cuh's. */
+#ifndef MOII_DECODE_MANY_UP_CUH
+#define MOII_DECODE_MANY_UP_CUH
+
+#include "decode_many_rooms.cuh"
+#include "decode_f16_team.cuh"
+
+/* By the warp that brings columns, before it does. */
+MOII_FN void leave_lists(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    leave_jobs(l, a, w.lane);
+    __threadfence();
+    __syncwarp();
+    if (w.lane == 0) grid_release();
+    leave_weights(l, a, w.lane);
+}
+
+#endif

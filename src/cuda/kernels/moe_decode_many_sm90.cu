@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * moe_decode_many_sm90: one pass of moi_moe_decode_run for MXFP8 weights, as moe_decode_f16_sm90 and with its bits, for up to MANY_TOKENS tokens.
+ *
+ *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: down . u for each pair; 3: y = sum of weight * that.  E5M2: 1 where weights are E5M2, else E4M3
+ *             HELD: pass 1: logits of a lane, 4 or 8: of up to 32 * HELD experts.  GROUPS: passes 1 and 2: columns of a job, 8 each, 1 or 2
+ *   grid      passes 1 and 2: multiprocessors; pass 3: [some outputs, tokens]
+ *   job       up to GROUPS * 8 tokens of one expert: the columns of a product (decode_many_lists.cuh)
+ *   item      16 rows of a job's expert.  Pass 1: 8 rows of gate and the same 8 of up; pass 2: 16 outputs.  A block has neighbouring ones
+ *             (decode_many_rooms.cuh), so that weights come from memory once, and columns once or twice into each block
+ *   bits      sums are cut by the shape alone, as for fewer tokens: nothing depends on the batch
+ *   launch    pass 1 waits for the grid before it, leaves jobs and lets pass 2 start, which sends for weights, then waits for pass 1's end */
+#define MANY 1
+#include "moe_decode_f16_sm90_args.h"
+#include "silu.h"
+
+#if PASS == 3
+#include "decode_many_sum.cuh"
+#include "ptx_sm90.cuh"
+enum { THREADS = 32 * MANY_SUM_WARPS };
+#else
+#include "decode_many_lists.cuh"
+#include "decode_f16_multiply.cuh"
+#include "decode_f16_ring.cuh"
+#if PASS == 1
+#include "decode_many_up.cuh"
+#else
+#include "decode_many_down.cuh"
+#endif
+#endif
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode_many_sm90(const __grid_constant__ moe_decode_f16_sm90_args a)
+{
+#if PASS == 3
+    if (threadIdx.x == 0) grid_release();
+    grid_wait();
+    sum_pairs(a);
+#else
+    extern __shared__ __align__(1024) char memory[];
+    worker w;
+    w.shared = shared_address(memory), w.warp = (int)threadIdx.x / 32, w.lane = (int)threadIdx.x % 32;
+    lists l = lists_at(a, memory);
+    if (threadIdx.x == 0) map_prefetch(&a.map);
+    make_barriers(w, a);
+#if PASS == 1
+#pragma unroll 1
+    for (int e = (int)threadIdx.x; e < a.experts; e += THREADS) l.count[e] = 0;
+    ask_for_inputs(a);
+    __syncthreads();
+    grid_wait();
+    make_lists(l, a, w.warp, w.lane);
+#else
+    if (threadIdx.x == 0) grid_release();
+    take_jobs(l, a, memory);
+#endif
+    work first = {}, later = {};
+    if (w.warp < WORKERS) {
+        first = first_work(w, a, l);
+        later = send_first(first, w, a, l);
+    }
+    bring_first(w, a, l);
+    if (w.warp < WORKERS) multiply(w, a, l, first, later);
+#if PASS == 1
+    else if (w.warp < WORKERS + TEAMS) finish(w, a, l, w.warp - WORKERS);
+    else leave_lists(w, a, l);
+#endif
+    if (w.warp == WARPS - 1) bring_next(w, a, l);
+#endif
+}
