@@ -388,16 +388,21 @@ static void test_long_groups(void **state)
 static void test_wide(void **state)
 {
     (void)state;
-    static const int64_t sizes[][2] = { { 700, 1024 }, { 513, 512 }, { 256, 384 }, { 1000, 256 } };
+    static const int64_t sizes[][2] = { { 700, 1024 }, { 513, 512 }, { 256, 384 }, { 1000, 256 } }, ends[] = { 1, 3, 127, 128, 129, 255, 256, 257, 383, 600 };
     const moi_format formats[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_BLK128_ACT };
     static const moi_layout layouts[] = { MOI_LAYOUT_TILED, MOI_LAYOUT_COL, MOI_LAYOUT_ROW };
-    for (int k = 0; k < 24; k++) {
+    for (int k = 0; k < 64; k++) {
         if (!moit_picked((uint64_t)k)) continue;
-        moi_format f = formats[k / 12];
+        moi_format f = formats[k >= 12];
         f.layout = layouts[k / 12 ? 1 + k % 2 : k % 3];
         if (k % 8 == 7) f.elem = MOI_E5M2;
         fixture ref = { .in = MOI_BF16, .f = { f, f }, .want = k / 4 % 3 ? 3 : 2, .rows = sizes[k % 4][0], .cols = sizes[k % 4][1], .batch = 1,
                         .pad = k % 5 == 4 };
+        for (int side = 0; side < 2 && k >= 24; side++) { /* blocks of 128 both ways: a last strip of any length, sides that differ */
+            const uint32_t mixed = (uint32_t)k * 2654435761u >> (20 + side);
+            ref.want = 3, ref.rows = ends[k / 3 % 10], ref.f[side].flags = mixed & 16 ? MOI_SCALE_POW2 : 0;
+            ref.f[side].elem = mixed & 1 ? MOI_E5M2 : MOI_E4M3, ref.f[side].layout = mixed & 4 ? MOI_LAYOUT_COL : MOI_LAYOUT_ROW;
+        }
         make_input(&ref, (uint64_t)k + 3000, k % 2);
         all_rows_agree(&ref, NULL);
     }

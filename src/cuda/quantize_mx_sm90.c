@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * quantize_mx_sm90.c: launches quantize_mx_sm90.cu: BF16 to blocks of 32 down columns, or both ways, whole or in groups. */
+ * quantize_mx_sm90.c: launches quantize_mx_sm90.cu: BF16 to blocks of 32 down columns, or both ways, whole or in groups; and to blocks of 128 both
+ * ways, whole. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,18 +12,19 @@
 enum { THREADS = 512, SLOT = 32, SLOTS = 8, TILES = 2, SLOT_BYTES = 16 }; /* as the kernel has them */
 
 /* What one variant is compiled for; row_elem 0: columns alone. */
-typedef struct shape { int row_elem, col_elem; bool ragged, rebase; } shape;
+typedef struct shape { int kind, row_elem, col_elem; bool ragged, rebase; } shape;
 
 static void defines_for(shape s, char defines[MOII_DEFINES])
 {
-    snprintf(defines, MOII_DEFINES, "ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d RAGGED=%d ROW_REBASE=%d", s.row_elem ? TILE_MX32 : TILE_NONE,
-             s.row_elem, TILE_MX32, s.col_elem, s.ragged, s.rebase);
+    snprintf(defines, MOII_DEFINES, "ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d RAGGED=%d ROW_REBASE=%d", s.row_elem ? s.kind : TILE_NONE,
+             s.row_elem, s.kind, s.col_elem, s.ragged, s.rebase);
 }
 
 static const shape shapes[] = {
-    { ELEM_E4M3, ELEM_E4M3, false, false }, { 0, ELEM_E4M3, false, false }, { ELEM_E5M2, ELEM_E5M2, false, false }, { 0, ELEM_E5M2, false, false },
-    { ELEM_E4M3, ELEM_E4M3, true, false }, { 0, ELEM_E4M3, true, false }, { ELEM_E5M2, ELEM_E5M2, true, false }, { 0, ELEM_E5M2, true, false },
-    { ELEM_E4M3, ELEM_E4M3, false, true }, { ELEM_E4M3, ELEM_E4M3, true, true },
+    { TILE_MX32, ELEM_E4M3, ELEM_E4M3, false, false }, { TILE_MX32, 0, ELEM_E4M3, false, false }, { TILE_MX32, ELEM_E5M2, ELEM_E5M2, false, false },
+    { TILE_MX32, 0, ELEM_E5M2, false, false }, { TILE_MX32, ELEM_E4M3, ELEM_E4M3, true, false }, { TILE_MX32, 0, ELEM_E4M3, true, false },
+    { TILE_MX32, ELEM_E5M2, ELEM_E5M2, true, false }, { TILE_MX32, 0, ELEM_E5M2, true, false }, { TILE_MX32, ELEM_E4M3, ELEM_E4M3, false, true },
+    { TILE_MX32, ELEM_E4M3, ELEM_E4M3, true, true }, { TILE_BLK128, ELEM_E4M3, ELEM_E4M3, false, false }, { TILE_BLK128, ELEM_E5M2, ELEM_E5M2, false, false },
 };
 static void variant(int i, char defines[MOII_DEFINES]) { defines_for(shapes[i], defines); }
 
@@ -38,9 +40,12 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     const moi_quantize_desc *d = desc;
     *why = "only from BF16, and to columns";
     if (d->in != MOI_BF16 || !(d->want & MOI_WANT_COLWISE)) return false;
-    *why = "results must be E4M3 or E5M2 in blocks of 32, not lenient";
-    if (moii_tile8_kind(&d->colwise) != TILE_MX32) return false;
-    if (d->want & MOI_WANT_ROWWISE && moii_tile8_kind(&d->rowwise) != TILE_MX32) return false;
+    const int kind = moii_tile8_kind(&d->colwise);
+    *why = "results must be E4M3 or E5M2 in blocks of 32, or both in vectors of 128, not lenient";
+    if (kind != TILE_MX32 && kind != TILE_BLK128) return false;
+    if (d->want & MOI_WANT_ROWWISE && moii_tile8_kind(&d->rowwise) != kind) return false;
+    *why = "blocks of 128 must be wanted both ways, and not be cut by groups";
+    if (kind == TILE_BLK128 && (!(d->want & MOI_WANT_ROWWISE) || d->groups)) return false;
     *why = "a tile of 128 columns does not know a whole row";
     if (d->rowwise_mx == MOI_MX_PER_ROW) return false;
     *why = "there must be one matrix, of a multiple of 128 columns";
@@ -60,10 +65,11 @@ static moi_status plan_it(moi_plan *plan)
     MOII_REQUIRE(k, MOI_ERR_NOMEM, "quantize plan: no memory");
     plan->state = k;
     plan->unplan = unplan;
-    const shape s = { .row_elem = d->want & MOI_WANT_ROWWISE ? (int)d->rowwise.elem : 0, .col_elem = (int)d->colwise.elem, .ragged = d->groups > 0,
-                      .rebase = d->rowwise_mx == MOI_MX_PER_128 };
+    const shape s = { .kind = moii_tile8_kind(&d->colwise), .row_elem = d->want & MOI_WANT_ROWWISE ? (int)d->rowwise.elem : 0,
+                      .col_elem = (int)d->colwise.elem, .ragged = d->groups > 0, .rebase = d->rowwise_mx == MOI_MX_PER_128 };
     k->kernel = &kernel;
     k->shared_bytes = TILES * (2 * CODES + CODES + 2 * SCALES) + SLOTS * SLOT_BYTES; /* the kernel's struct shared_memory */
+    if (s.kind == TILE_BLK128) k->shared_bytes += TILES * 4 * MOII_TILE;
     defines_for(s, k->defines);
     return moii_gpu_prepare(plan->ctx, k, 1);
 }
@@ -74,7 +80,8 @@ static void arrange(const moi_plan *plan, moii_gpu_launch *launch, quantize_mx_s
     enum { BLOCKS_AT_ONCE = 2, MANY_ROUNDS = 32, MANY_ROWS = 256, BAND = 8 };
     const moi_quantize_desc *d = &plan->desc.quantize;
     int64_t across = launch->grid[0], bands = 1;
-    bool many = across * launch->grid[1] >= (int64_t)MANY_ROUNDS * BLOCKS_AT_ONCE * moii_gpu_of(plan->ctx)->sms && d->rowwise_mx == MOI_MX_FREE;
+    const bool plain = d->rowwise_mx == MOI_MX_FREE && d->colwise.recipe == MOI_RECIPE_MX32;
+    const bool many = plain && across * launch->grid[1] >= (int64_t)MANY_ROUNDS * BLOCKS_AT_ONCE * moii_gpu_of(plan->ctx)->sms;
     if (!(d->want & MOI_WANT_ROWWISE)) {
         if (!d->groups) bands = across % 4 == 0 ? 4 : across % 2 == 0 ? 2 : 1;
     } else if (d->groups) {
@@ -119,6 +126,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
 static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_quantize_mx_sm90 = {
-    .name = "quantize_mx_sm90", .op = MOII_OP_QUANTIZE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32),
+    .name = "quantize_mx_sm90", .op = MOII_OP_QUANTIZE, .backend = MOI_BACKEND_CUDA,
+    .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32) | MOII_RECIPE_BIT(MOI_RECIPE_BLK128),
     .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
 };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quantize_mx_sm90: moi_quantize_run from BF16 to blocks of 32 down columns, or both ways, from one read.  A block makes two tiles of 128 x 128
- * values, one below the other, so that 256 bytes of a column leave together.
+ * quantize_mx_sm90: moi_quantize_run from BF16 to blocks of 32 down columns, or to blocks of 32 or of 128 both ways, from one read.  A block
+ * makes two tiles of 128 x 128 values, one below the other, so that 256 bytes of a column leave together.
  *
- *   defines   ROW_KIND: TILE_NONE or TILE_MX32; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2; RAGGED: 1 where groups cut the rows;
- *             ROW_REBASE: 1 where the scales of 128 columns are made equal (E4M3), as moi_rebase_run would
+ *   defines   ROW_KIND: TILE_NONE or COL_KIND; COL_KIND: TILE_MX32 or TILE_BLK128; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2; RAGGED: 1 where
+ *             groups cut the rows; ROW_REBASE: 1 where the scales of 128 columns are made equal (E4M3), as moi_rebase_run would.  TILE_BLK128 is
+ *             made both ways, without groups
  *   grid      z: bands of x: 128 columns each, y: 256 rows
  *   clusters  of blocks side by side, which meet where a.meets says: memory takes what begins to be stored at the same time faster
  *             (docs/notes/quantize-h200.md)
@@ -13,7 +14,8 @@
  *             A slot that has fewer rows, or none, is filled up with zeros, as are those of rows that no group owns, down columns.
  *   threads   512, of which 128 have one slot of each tile.  Along rows, warp w, lane l: rows 8 (w % 4) + 4 (l / 16) + 0..3, columns
  *             8 (l % 16) + 0..7, two rows at a time.  Down columns: half a slot, 16 rows, of two columns.
- *   shared    dynamic: both tiles, their codes down columns until they leave, scales
+ *   shared    dynamic: both tiles, their codes down columns until they leave, scales.  TILE_BLK128: the largest magnitudes of columns stand where
+ *             their codes will be, and codes down columns are made of both tiles at once, when all magnitudes are known
  */
 #define TILE_BF16 1
 #define TILE_INLINE
@@ -23,6 +25,7 @@
 #include "tile8_codes.cuh"
 
 #define ROWS (ROW_KIND != TILE_NONE)
+#define BLK128 (COL_KIND == TILE_BLK128)
 #define SLOT_BITS 5
 #define SLOT (1 << SLOT_BITS)
 #define STRIP_BITS SLOT_BITS
@@ -31,6 +34,9 @@ MOII_FN int thread_index(void) { return (int)(threadIdx.x % 256); }
 #include "tile8_rows.cuh"
 #include "tile8_scales.cuh"
 #include "mx_turn.cuh"
+#if BLK128
+#include "blk_turn.cuh"
+#endif
 
 /* Rows of a slot; valid ones come first. */
 typedef struct slot { long long r0; int rows, owned; } slot;
@@ -40,6 +46,9 @@ typedef struct shared_memory {
     half_tile turned[2];
     shared_scales row[2], col[2];
     slot slots[8];
+#if BLK128
+    float inverse[2][TILE];
+#endif
 } shared_memory;
 extern __shared__ uint4 memory[];
 MOII_FN shared_memory *shared(void) { return (shared_memory *)memory; }
@@ -137,14 +146,25 @@ MOII_FN void fetch_tile(const quantize_mx_sm90_args &a, const slot &s, int tile,
             from += a.in_bytes;
         }
     } else {
-        if (s.rows) fetch_slowly(from, a.in_bytes, to, s.rows - my_row(), a.packets);
+        if (s.rows || BLK128) fetch_slowly(from, a.in_bytes, to, s.rows - my_row(), a.packets);
     }
     close_group();
 }
 
 /* ---- along rows ---- */
 
-#if ROWS
+#if BLK128
+MOII_FN warp_tops &tops_of(int tile) { return *(warp_tops *)shared()->turned[tile]; }
+
+/* The thread's four rows of a tile become codes, and largest magnitudes of its columns are kept. */
+MOII_FN void go_along(const quantize_mx_sm90_args &a, int tile, uint2 codes[4])
+{
+    const uint4 *packet = my_packet(tile);
+    const line v[4] = { packet[0], packet[ROW_PACKETS], packet[2 * ROW_PACKETS], packet[3 * ROW_PACKETS] };
+    keep_tops(v, tops_of(tile)[threadIdx.x / 32]);
+    four_rows(a.row, v, threadIdx.x / 128 * SLOT + my_row(), &shared()->row[tile], codes);
+}
+#elif ROWS
 /* The thread's four rows of a tile become codes. */
 MOII_FN void go_along(const quantize_mx_sm90_args &a, const slot &s, int tile, uint2 codes[4])
 {
@@ -158,7 +178,9 @@ MOII_FN void go_along(const quantize_mx_sm90_args &a, const slot &s, int tile, u
     }
     if (threadIdx.x % 4 == 0) *(unsigned int *)&shared()->row[tile].e8m0[threadIdx.x % 16 / 4][threadIdx.x / 128 * SLOT + my_row()] = scales;
 }
+#endif
 
+#if ROWS
 MOII_FN void put_eight(unsigned char *to, const uint2 &q)
 {
     asm volatile("st.global.L2::cache_hint.v2.u32 [%0], {%1, %2}, %3;" : : "l"(to), "r"(q.x), "r"(q.y), "l"(EVICT_LAST) : "memory");
@@ -236,8 +258,13 @@ MOII_FN void put_columns(const quantize_mx_sm90_args &a, long long first, int c0
         }
     } else put_column_slowly(to, a.col.stride, from, a.col_packets, left - 16 * k);
     const int tile = threadIdx.x / 256;
+#if BLK128
+    const long long block = first / 4 + tile;
+    if (block < a.blocks) put_f32(a.col, (unsigned int *)a.col.scale, shared()->col[tile], c0, TILE, block);
+#else
     const long long block = first + 4 * tile, there = a.blocks - block;
     if (there > 0) put_e8m0(a.col, (unsigned char *)a.col.scale, shared()->col[tile], c0, TILE, block, (int)min(there, 4LL));
+#endif
 }
 
 /* The cluster's blocks meet, if `when` is among a.meets. */
@@ -246,6 +273,21 @@ MOII_FN void meet(const quantize_mx_sm90_args &a, int when)
     if (ROWS && a.meets & when) asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;" : : : "memory");
 }
 
+#if BLK128
+MOII_FN void make_tile(const quantize_mx_sm90_args &a, const slot &, int tile, long long, int, int, uint2 codes[4]) { go_along(a, tile, codes); }
+
+/* What is left of both tiles but that codes leave: of each, 128 threads put the scales of rows, and as many find those of columns. */
+MOII_FN void make_columns(const quantize_mx_sm90_args &a, long long first, int c0, int left)
+{
+    const int tile = threadIdx.x / 256, rows = min(left - tile * TILE, TILE);
+    __syncthreads();
+    if (rows > 0) put_f32(a.row, (unsigned int *)a.row.scale, shared()->row[tile], (first + 4 * tile) << SLOT_BITS, rows, c0 / TILE);
+    if (thread_index() >= TILE) take_column(a.col, tops_of(tile), thread_index() - TILE, &shared()->col[tile], shared()->inverse[tile]);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 2; i++) turn_by(shared()->inverse[i], shared()->in[i], shared()->turned[i]);
+}
+#else
 /* Everything of a tile but that codes leave. */
 MOII_FN void make_tile(const quantize_mx_sm90_args &a, const slot &s, int tile, long long first, int c0, int left, uint2 codes[4])
 {
@@ -262,6 +304,7 @@ MOII_FN void make_tile(const quantize_mx_sm90_args &a, const slot &s, int tile, 
 #endif
     turn_two(a.col, shared()->in[tile], shared()->turned[tile], &shared()->col[tile], RAGGED ? s.owned ? s.rows : 0 : SLOT);
 }
+#endif
 
 extern "C" __global__ void __launch_bounds__(512, 2) quantize_mx_sm90(const __grid_constant__ quantize_mx_sm90_args a)
 {
@@ -290,6 +333,9 @@ extern "C" __global__ void __launch_bounds__(512, 2) quantize_mx_sm90(const __gr
     GROUPS_LEFT(0);
     meet(a, MEET_SECOND);
     make_tile(a, s1, 1, first, c0, left, codes[1]);
+#if BLK128
+    make_columns(a, first, c0, left);
+#endif
     __syncthreads();
     meet(a, MEET_STORES);
 #if ROWS

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * quantize_mx_sm90_args.h: BF16 to blocks of 32 down columns, or both ways, as the launcher fills it and quantize_mx_sm90.cu reads it. */
+ * quantize_mx_sm90_args.h: BF16 to blocks of 32 down columns, or of 32 or 128 both ways, as the launcher fills it and quantize_mx_sm90.cu reads it. */
 #ifndef MOII_QUANTIZE_MX_SM90_ARGS_H
 #define MOII_QUANTIZE_MX_SM90_ARGS_H
 
@@ -15,7 +15,7 @@ typedef struct quantize_mx_sm90_args {
     const void *in;
     tile8_cut cut;
     long long in_bytes; /* between rows of `in` */
-    long long blocks;   /* of 32 rows, as columns' codes have them */
+    long long blocks;   /* of 32 rows (or 128), as columns' codes have them */
     int packets;        /* rows of `in` begin at multiples of 16 bytes */
     int row_words;      /* rows of row-wise codes at multiples of 8 */
     int col_packets;    /* columns' codes at multiples of 16 */
