@@ -7,14 +7,17 @@
 #include "kernels/quantize_rows_sm90_args.h"
 #include "tile8.h"
 
-enum { ROWS = QUANTIZE_ROWS_SM90_ROWS, MANY = QUANTIZE_ROWS_SM90_MANY_PACKETS, FEW = QUANTIZE_ROWS_SM90_FEW_PACKETS, MOST_BATCH = 65535 };
+enum { ROWS = QUANTIZE_ROWS_SM90_ROWS, LAST = QUANTIZE_ROWS_SM90_LAST };
+enum { MANY = QUANTIZE_ROWS_SM90_MANY_PACKETS, FEW = QUANTIZE_ROWS_SM90_FEW_PACKETS, MOST_BATCH = 65535 };
 
 /* The widest row where each thread holds so many packets. */
 static int64_t most_cols(int packets) { return 8 * packets * QUANTIZE_ROWS_SM90_THREADS(packets); }
 
 /* What one variant is compiled for; whole: rows in packets alone. */
 typedef struct shape { bool bf16, whole; int packets; } shape;
-static const shape shapes[] = { { false, false, MANY }, { false, true, MANY }, { true, false, MANY }, { true, true, MANY }, { true, true, FEW } };
+static const shape shapes[] = {
+    { false, false, MANY }, { false, true, MANY }, { true, false, MANY }, { true, true, MANY }, { true, false, FEW }, { true, true, FEW },
+};
 
 static void defines_for(shape s, char defines[MOII_DEFINES])
 {
@@ -40,11 +43,23 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 
 static void unplan(moi_plan *plan) { free(plan->state); }
 
-/* Kernels for rows that are not in whole packets, for those that are, and for many of these, from BF16: half as many of them for each thread, and
- * fewer registers. */
-enum { PIECES, WHOLE, WHOLE_MANY, FORMS };
+/* Kernels for rows that are not in whole packets, and for those that are. */
+enum { PIECES, WHOLE, FORMS };
 
-static int forms_of(const moi_quantize_desc *d) { return d->in == MOI_BF16 && d->cols <= most_cols(FEW) ? FORMS : WHOLE_MANY; }
+/* From BF16, rows that are not too wide: fewer registers are faster. */
+static int packets_of(const moi_quantize_desc *d) { return d->in == MOI_BF16 && d->cols <= most_cols(FEW) ? FEW : MANY; }
+
+static int threads_of(const moi_quantize_desc *d) { return (int)moii_round_up(moii_ceil_div(d->cols, 8 * packets_of(d)), 32); }
+
+/* Blocks of a matrix that have eight rows each: those that multiprocessors make in whole rounds of blocks.  At least a quarter of a round is left, for
+ * blocks of LAST rows each. */
+static int64_t eights_of(const moi_quantize_desc *d, int64_t rows, int64_t sms)
+{
+    enum { WARPS_OF_FEW = 42, WARPS_OF_BF16 = 32, WARPS_OF_F32 = 16, MOST_BLOCKS = 32 }; /* at a time, by the registers of each */
+    const int64_t warps = packets_of(d) == FEW ? WARPS_OF_FEW : d->in == MOI_BF16 ? WARPS_OF_BF16 : WARPS_OF_F32;
+    const int64_t round = sms * moii_min(warps * 32 / threads_of(d), MOST_BLOCKS), rounds = (4 * rows / ROWS * d->batch - round) / (4 * round);
+    return moii_max(rounds, 0) * round / d->batch;
+}
 
 static moi_status plan_it(moi_plan *plan)
 {
@@ -53,11 +68,11 @@ static moi_status plan_it(moi_plan *plan)
     MOII_REQUIRE(k, MOI_ERR_NOMEM, "quantize plan: no memory");
     plan->state = k;
     plan->unplan = unplan;
-    for (int i = 0; i < forms_of(d); i++) {
+    for (int i = 0; i < FORMS; i++) {
         k[i].kernel = &kernel;
-        defines_for((shape){ d->in == MOI_BF16, i != PIECES, i == WHOLE_MANY ? FEW : MANY }, k[i].defines);
+        defines_for((shape){ d->in == MOI_BF16, i == WHOLE, packets_of(d) }, k[i].defines);
     }
-    return moii_gpu_prepare(plan->ctx, k, forms_of(d));
+    return moii_gpu_prepare(plan->ctx, k, FORMS);
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -71,11 +86,10 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     a.in_bytes = a.rows * moi_row_bytes(d->in, a.in_ld);
     a.vectors = moi_row_bytes(d->in, a.in_ld) % MOII_ALIGN == 0 && (d->batch == 1 || a.in_bytes % MOII_ALIGN == 0);
     a.row = moii_tile8_side(&d->rowwise, &in->rowwise, a.rows, a.cols, 0);
-    enum { MANY_BLOCKS = 48 }; /* for each multiprocessor: else that there are fewer at a time makes their last round cost more than it saves */
-    moii_gpu_launch launch = { .grid = { moii_round_up(a.rows, MOII_TILE) / ROWS, d->batch } };
-    int form = a.vectors && a.cols % 8 == 0 && a.row.stride % 8 == 0 ? WHOLE : PIECES;
-    if (form == WHOLE && forms_of(d) > WHOLE_MANY && launch.grid[0] * d->batch >= (int64_t)MANY_BLOCKS * moii_gpu_of(plan->ctx)->sms) form = WHOLE_MANY;
-    launch.threads = (int)moii_round_up(moii_ceil_div(a.cols, 8 * (form == WHOLE_MANY ? FEW : MANY)), 32);
+    const int form = a.vectors && a.cols % 8 == 0 && a.row.stride % 8 == 0 ? WHOLE : PIECES;
+    const int64_t rows = moii_round_up(a.rows, MOII_TILE);
+    a.eights = eights_of(d, rows, moii_gpu_of(plan->ctx)->sms);
+    moii_gpu_launch launch = { .grid = { a.eights + (rows - a.eights * ROWS) / LAST, d->batch }, .threads = threads_of(d) };
     return moii_gpu_run(plan, &k[form], &launch, &a, stream);
 }
 

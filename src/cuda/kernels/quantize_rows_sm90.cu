@@ -5,8 +5,9 @@
  *
  *   defines   BF16: 1, or 0 where the values are FP32; WHOLE: 1 where rows are read and written in packets of eight values alone; PACKETS: how many
  *             each thread holds of a row
- *   grid      x: 8 rows each; y: matrices.  Scales in the tiled layout: 2 rows below one another and those 32, 64 and 96 further down, whose
- *             scales lie together; else 8 below one another.  The last blocks also write what the layout adds
+ *   grid      x: ROWS rows each, as long as there are rounds of blocks to fill, then LAST, so that all multiprocessors are done at the same time; y:
+ *             matrices.  Rows are counted in the order in which their scales lie: in the tiled layout, 32 apart four by four, so that eight rows
+ *             have a sector of 32 bytes; else below one another.  The last blocks also write what the layout adds
  *   threads   a multiple of 32, PACKETS packets of eight values each: packet p of a row belongs to thread p % threads, so that four neighbours have
  *             a block of 32
  */
@@ -21,13 +22,15 @@
 #include "packets.cuh"
 #include "tile8.cuh"
 
-enum { ROWS = QUANTIZE_ROWS_SM90_ROWS, THREADS = QUANTIZE_ROWS_SM90_THREADS(PACKETS), BLOCKS = !BF16 ? 1 : PACKETS == QUANTIZE_ROWS_SM90_MANY_PACKETS ? 2 : 5 };
+enum { ROWS = QUANTIZE_ROWS_SM90_ROWS, LAST = QUANTIZE_ROWS_SM90_LAST };
+enum { THREADS = QUANTIZE_ROWS_SM90_THREADS(PACKETS), BLOCKS = !BF16 ? 1 : PACKETS == QUANTIZE_ROWS_SM90_MANY_PACKETS ? 2 : 5 };
 
-/* Row i of the block's. */
+/* How many rows the block has, and which is row i of them. */
+MOII_FN int block_rows(const quantize_rows_sm90_args &a) { return blockIdx.x < a.eights ? ROWS : LAST; }
 MOII_FN long long row_of(const quantize_rows_sm90_args &a, int i)
 {
-    const long long b = blockIdx.x;
-    return a.row.layout == SCALES_TILED ? b / 16 * 128 + b % 16 * 2 + i % 2 + i / 2 * 32 : b * ROWS + i;
+    const long long n = blockIdx.x * (long long)LAST + min((long long)blockIdx.x, a.eights) * (ROWS - LAST) + i;
+    return a.row.layout == SCALES_TILED ? (n & ~127LL) + (n >> 2 & 31) + (n & 3) * 32 : n;
 }
 
 /* The largest of all threads; tops: a word for each warp, not those of the last call. */
@@ -128,19 +131,20 @@ MOII_FN unsigned int do_row(const quantize_rows_sm90_args &a, const stretch &s, 
 MOII_FN void put_scales(const quantize_rows_sm90_args &a, const unsigned int *scale)
 {
     unsigned char *to = (unsigned char *)a.row.scale + blockIdx.y * a.row.scale_bytes;
+    const int rows = block_rows(a), blocks = (int)a.row.blocks;
     if (a.row.layout == SCALES_TILED) {
-        for (long long i = threadIdx.x; i < (a.row.blocks + 3) / 4 * 2; i += blockDim.x) { /* 16 bytes: a row's and those further down */
-            const long long left = a.row.blocks - i / 2 * 4;
-            const unsigned int all = left >= 4 ? 0x01010101u : 0x01010101u >> 8 * (4 - left), *s = scale + i % 2;
-            *(uint4 *)(to + scale_place(a.row, row_of(a, (int)(i % 2)), i / 2 * 4, 15)) = make_uint4(s[0] * all, s[2] * all, s[4] * all, s[6] * all);
+        for (int i = threadIdx.x; i < (blocks + 3) / 4 * rows; i += blockDim.x) { /* four scales of a row; neighbours lie together */
+            const int r = rows == ROWS ? i % ROWS : i % LAST, b = (rows == ROWS ? i / ROWS : i / LAST) * 4;
+            const unsigned int all = blocks - b >= 4 ? 0x01010101u : 0x01010101u >> 8 * (4 - (blocks - b));
+            *(unsigned int *)(to + scale_place(a.row, row_of(a, r), b, 15)) = scale[r] * all;
         }
         return;
     }
     const long long padded = a.row.layout == SCALES_COL ? (a.rows + 15) & ~15LL : a.rows;
     const bool down = a.row.layout == SCALES_COL; /* which neighbours lie together */
-    for (long long i = threadIdx.x; i < ROWS * a.row.blocks; i += blockDim.x) {
-        const int r = (int)(down ? i % ROWS : i / a.row.blocks);
-        if (row_of(a, r) < padded) to[scale_place(a.row, row_of(a, r), down ? i / ROWS : i % a.row.blocks, 15)] = (unsigned char)scale[r];
+    for (int i = threadIdx.x; i < rows * blocks; i += blockDim.x) {
+        const int r = down ? i % rows : i / blocks;
+        if (row_of(a, r) < padded) to[scale_place(a.row, row_of(a, r), down ? i / rows : i % blocks, 15)] = (unsigned char)scale[r];
     }
 }
 
@@ -150,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) quantize_rows_sm90
     stretch s = { 0, 0, (int)a.cols, a.vectors, (a.row.stride & 7) == 0 && (a.row.data_bytes & 7) == 0 };
     s.whole = WHOLE;
 #pragma unroll 1
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < block_rows(a); i++) {
         const long long r = row_of(a, i);
         unsigned int own = 0;
         if (r < a.rows) {
