@@ -199,15 +199,16 @@ MOII_FN void put_row_scales(const swiglu_sm90_args &a, const tile &t)
 #if COLUMNS
 MOII_FN void put_columns(const swiglu_sm90_args &a, const tile &t)
 {
-    const bool aligned = (a.col.stride & 15) == 0, plain = aligned && t.rows == TILE;
-    unsigned char *base = a.col.data + t.c0 * a.col.stride + t.r0;
+    const int col = threadIdx.x / 8, k = threadIdx.x % 8;
+    unsigned char *to = a.col.data + (t.c0 + col) * a.col.stride + t.r0 + 16 * k;
+    if ((a.col.stride & 15) == 0 && t.rows == TILE) {
+        const uint4 *chunk = &shared()->turned[col][chunk_place(col, k)]; /* 64 columns further it stands at the same place */
+        put_sixteen(to, chunk[0]);
+        put_sixteen(to + 64 * a.col.stride, chunk[64 * (TILE / 16)]);
+    } else {
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int col = threadIdx.x / 8 + 64 * i, k = threadIdx.x % 8;
-        const uint4 v = shared()->turned[col][chunk_place(col, k)];
-        unsigned char *to = base + col * a.col.stride + 16 * k;
-        if (plain) put_sixteen(to, v);
-        else put_chunk(to, v, aligned, t.rows - 16 * k);
+        for (int i = 0; i < TILE; i += 64)
+            put_chunk(to + i * a.col.stride, shared()->turned[col + i][chunk_place(col, k)], (a.col.stride & 15) == 0, t.rows - 16 * k);
     }
     if (threadIdx.x < 256) put_e8m0(a.col, (unsigned char *)a.col.scale, shared()->col, t.c0, TILE, t.r0 / 32, (t.rows + 31) / 32);
 }
