@@ -10,7 +10,7 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     int64_t pairs = tokens * a->top_k, slots = (pass == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
     int at = (int)(slots * a->slot_bytes);
     a->at_scales = moii_decode_take(&at, slots * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), 16);
-    a->at_columns = moii_decode_take(&at, a->buffers * a->columns * a->lines * (256 + 32 / F16_MOST_TOKENS), 16);
+    a->at_columns = moii_decode_take(&at, a->buffers * a->columns / F16_MOST_TOKENS * a->lines * MANY_LINE(pass), 16);
     a->at_barriers = moii_decode_take(&at, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 16);
     a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
     if (pass == 1) {

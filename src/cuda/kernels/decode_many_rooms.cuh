@@ -51,8 +51,8 @@ MOII_FN void next_room(held_columns &h, const moe_decode_f16_sm90_args &a)
 }
 MOII_FN column_source held_at(const held_columns &h, const worker &w, const moe_decode_f16_sm90_args &a, int line, int group)
 {
-    column_source k = kept_at(w, a, line, w.lane);
-    const unsigned int more = (unsigned int)((h.room * GROUPS + group) * a.lines * (256 * F16_MOST_TOKENS + 32));
+    column_source k = kept_at(w, a, 0, w.lane);
+    const unsigned int more = (unsigned int)(((h.room * GROUPS + group) * a.lines + line) * MANY_LINE(PASS));
     k.at += more, k.factors_at += more;
     return k;
 }
@@ -82,81 +82,103 @@ MOII_FN void leave_all_columns(held_columns &h, const worker &w, const moe_decod
     leave_columns(h, jobs_here(a, l).end, w, a);
 }
 
-/* ---- bringing columns ---- */
+/* ---- bringing columns ----
+ *
+ * Values are copied to where they will be kept, by the lane that then makes them what they are to be: x is widened, u aligned, in place. */
 
-enum { LINES_AT_ONCE = 2 };
-
-/* A lane's column of a group of a job; where there are fewer, the last one. */
+/* Where a lane's values of a job's column are; of x: its pair's token.  Where a group has fewer columns, the last one. */
+MOII_FN int column_of(const lists &l, int job, int group, int lane) { return min(group * F16_MOST_TOKENS + lane / 4, (l.job[job] >> 16) - 1); }
 #if PASS == 1
-typedef const unsigned short *column_place;
-MOII_FN column_place place_of(const lists &l, const moe_decode_f16_sm90_args &a, int, int column, int lane)
+MOII_FN const unsigned short *values_of(const lists &l, const moe_decode_f16_sm90_args &a, int job, int group, int lane)
 {
-    return a.x + (long long)token_of(a, l.scratch[column]) * a.hidden + lane % 4 * 8;
-}
-typedef line_columns raw_columns;
-MOII_FN void load_raw(raw_columns &c, column_place x, const moe_decode_f16_sm90_args &, int line) { load_x(c, x + line * F16_LINE); }
-MOII_FN void as_kept(line_columns &to, raw_columns &c, int lane)
-{
-    widen_x(c, lane);
-    to = c;
+    const int pair = l.scratch[column_of(l, job, group, lane)];
+    return a.x + (long long)token_of(a, pair) * a.hidden + lane % 4 * 8;
 }
 #else
-typedef unit_place column_place;
-MOII_FN column_place place_of(const lists &, const moe_decode_f16_sm90_args &a, int job, int column, int lane)
+MOII_FN const unsigned short *values_of(const lists &l, const moe_decode_f16_sm90_args &a, int job, int group, int lane)
 {
-    const unit_place p = { (unsigned int)((job * a.columns + column) * a.width + lane % 4 * 8), a.lines };
-    return p;
+    return a.u + (unsigned int)((job * a.columns + column_of(l, job, group, lane)) * a.width + lane % 4 * 8);
 }
-typedef line_u raw_columns;
-MOII_FN void load_raw(raw_columns &c, const column_place &p, const moe_decode_f16_sm90_args &a, int line) { load_u(c, p, a, line); }
-MOII_FN void as_kept(line_columns &to, raw_columns &c, int lane) { align_u(to, c, lane); }
+/* A lane's word of exponents, until the line's factors are there. */
+MOII_FN unsigned int exponents_at(const column_source &k, int lane) { return k.factors_at - lane % 4 * 8 + lane * 4; }
 #endif
 
-/* One job's, lines number `number` and every `step` on, when the room is empty; the first jobs' are from the beginning. */
-MOII_FN void bring_lines(const held_columns &h, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int number, int step, bool waits)
+/* A job's lines `first` and every `step` on, of all groups that it has: a warp. */
+MOII_FN int lines_of(const held_columns &h, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    const int columns = l.job[h.job] >> 16;
+    return ((l.job[h.job] >> 16) + F16_MOST_TOKENS - 1) / F16_MOST_TOKENS * a.lines;
+}
+MOII_FN void copy_lines(const held_columns &h, int first, int step, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
 #if PASS == 1
     find_pairs(l, a, h.job, l.scratch, w.lane);
 #endif
 #pragma unroll 1
-    for (int group = 0; group * F16_MOST_TOKENS < columns; group++) {
-        const column_place place = place_of(l, a, h.job, min(group * F16_MOST_TOKENS + w.lane / 4, columns - 1), w.lane);
-#pragma unroll 1
-        for (int line = number; line < a.lines; line += LINES_AT_ONCE * step) {
-            raw_columns c[LINES_AT_ONCE];
+    for (int at = first; at < lines_of(h, a, l); at += step) {
+        const int group = at / a.lines, line = at - group * a.lines;
+        const column_source k = held_at(h, w, a, line, group);
+        const unsigned short *from = values_of(l, a, h.job, group, w.lane) + line * F16_LINE;
 #pragma unroll
-            for (int i = 0; i < LINES_AT_ONCE; i++) load_raw(c[i], place, a, min(line + i * step, a.lines - 1));
-            if (waits) barrier_wait(empty(w, a, h.room), h.phase ^ 1u);
-            waits = false;
-#pragma unroll
-            for (int i = 0; i < LINES_AT_ONCE; i++) {
-                line_columns kept;
-                as_kept(kept, c[i], w.lane);
-                keep_line(held_at(h, w, a, min(line + i * step, a.lines - 1), group), kept, F16_MOST_TOKENS, w.lane);
-            }
-        }
+        for (int b = 0; b < 4; b++) piece_load(k.at + b * k.block_bytes, from + 32 * b, 16);
+#if PASS == 2
+        word_load(exponents_at(k, w.lane), a.exponent + ((unsigned int)(from - a.u) / 8 + w.lane % 4 * 3));
+#endif
     }
-    if (waits) barrier_wait(empty(w, a, h.room), h.phase ^ 1u);
+    copies_commit();
+}
+MOII_FN void keep_lines(const held_columns &h, int first, int step, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    COPIES_WAIT(0);
+#pragma unroll 1
+    for (int at = first; at < lines_of(h, a, l); at += step) {
+        const column_source k = held_at(h, w, a, at % a.lines, at / a.lines);
+        line_columns c;
+#if PASS == 1
+#pragma unroll
+        for (int b = 0; b < 4; b++) c.v[b] = shared_read_four(k.at + b * k.block_bytes);
+        widen_x(c, w.lane);
+#else
+        line_u u;
+#pragma unroll
+        for (int b = 0; b < 4; b++) u.v[b] = shared_read_four(k.at + b * k.block_bytes);
+        u.exponents = shared_word(exponents_at(k, w.lane));
+        align_u(c, u, w.lane);
+        __syncwarp();
+#endif
+        keep_line(k, c, F16_MOST_TOKENS, w.lane);
+    }
     __syncwarp();
 }
 
-/* Of the block's first job by all warps, which meet; in pass 2 when pass 1 has ended. */
-MOII_FN void bring_first(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+/* All warps bring the first job's, the warps that do not multiply the second's, so that those who finish items begin behind it, and the last warp
+ * those of the others. */
+enum { HELPERS = WARPS - WORKERS, BARRIER_HELPERS = 1 };
+
+MOII_FN void bring(const held_columns &h, int first, int step, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    const held_columns h = first_columns(a, l);
-    if (PASS == 2) grid_wait();
-    if (h.job < jobs_here(a, l).end) bring_lines(h, w, a, l, w.warp, WARPS, false);
-    __syncthreads();
+    barrier_wait(empty(w, a, h.room), h.phase ^ 1u);
+    copy_lines(h, first, step, w, a, l);
+    keep_lines(h, first, step, w, a, l);
 }
 
-/* Of the jobs behind it by one warp. */
-MOII_FN void bring_next(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+/* h: the first job, which is there; then the one behind those that are. */
+MOII_FN void bring_second(held_columns &h, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     const int end = jobs_here(a, l).end;
-    held_columns h = first_columns(a, l);
-    for (bool first = true; h.job < end; next_room(h, a), first = false) {
-        if (!first) bring_lines(h, w, a, l, 0, 1, true);
+    const bool tells = w.warp == WARPS - 1 && w.lane == 0;
+    if (h.job == end) return;
+    if (tells) barrier_arrive(full(w, a, h.room));
+    next_room(h, a);
+    if (h.job == end || a.buffers == 1) return; /* one room: it is free when the first job is finished, and so others bring */
+    bring(h, w.warp - WORKERS, HELPERS, w, a, l);
+    if (HELPERS > 1) threads_meet(BARRIER_HELPERS, 32 * HELPERS);
+    if (tells) barrier_arrive(full(w, a, h.room));
+    next_room(h, a);
+}
+MOII_FN void bring_others(held_columns &h, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    for (const int end = jobs_here(a, l).end; h.job < end; next_room(h, a)) {
+        bring(h, 0, 1, w, a, l);
         if (w.lane == 0) barrier_arrive(full(w, a, h.room));
     }
 }

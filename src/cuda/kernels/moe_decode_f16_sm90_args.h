@@ -14,6 +14,8 @@ enum { F16_MOST_TOKENS = 8, F16_MOST_SLOTS = 16 };
 /* More tokens (moe_decode_many_sm90.cu): a job is up to 8 or 16 tokens of one expert.  One warp brings columns. */
 enum { MANY_TEAMS = 3, MANY_UP_WORKERS = MANY_TEAMS * F16_TEAM, MANY_UP_WARPS = MANY_UP_WORKERS + MANY_TEAMS + 1 };
 enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 4, MANY_TOKENS = 128, MANY_GROUPS_FROM = 64 };
+/* Bytes of a line of 8 columns in shared memory: FP16, then factors; u's exponents are there first. */
+#define MANY_LINE(pass) (256 * F16_MOST_TOKENS + ((pass) == 1 ? 32 : 128))
 
 typedef struct moe_decode_f16_sm90_args {
     product_map map;            /* of the weights */

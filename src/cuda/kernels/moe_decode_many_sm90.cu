@@ -53,17 +53,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode_many_sm90(co
     if (threadIdx.x == 0) grid_release();
     take_jobs(l, a, memory);
 #endif
+    held_columns h = first_columns(a, l);
+    const bool any = h.job < jobs_here(a, l).end;
     work first = {}, later = {};
+#if PASS == 1
+    if (any) copy_lines(h, w.warp, WARPS, w, a, l); /* before weights, which would stand before them */
+#endif
     if (w.warp < WORKERS) {
         first = first_work(w, a, l);
         later = send_first(first, w, a, l);
     }
-    bring_first(w, a, l);
-    if (w.warp < WORKERS) multiply(w, a, l, first, later);
-#if PASS == 1
-    else if (w.warp < WORKERS + TEAMS) finish(w, a, l, w.warp - WORKERS);
-    else leave_lists(w, a, l);
+#if PASS == 2
+    grid_wait();
+    if (any) copy_lines(h, w.warp, WARPS, w, a, l);
 #endif
-    if (w.warp == WARPS - 1) bring_next(w, a, l);
+    if (any) keep_lines(h, w.warp, WARPS, w, a, l);
+    __syncthreads();
+    if (w.warp < WORKERS) {
+        multiply(w, a, l, first, later);
+        return;
+    }
+    bring_second(h, w, a, l);
+#if PASS == 1
+    if (w.warp < WARPS - 1) {
+        finish(w, a, l, w.warp - WORKERS);
+        return;
+    }
+    leave_lists(w, a, l);
+#endif
+    bring_others(h, w, a, l);
 #endif
 }
