@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_decode_layout.c: how moe_decode_f16_sm90 cuts a layer and divides shared memory, which needs no device. */
+ * test_decode_layout.c: how moe_decode_f16_sm90 and moe_decode_many_sm90 cut a layer and divide shared memory, which needs no device. */
 #include "support.h"
 
-#include "../src/cuda/decode_f16_layout.h"
+#include "../src/cuda/decode_many_layout.h"
 
 enum { SMS = 132, SHARED = 232448, TOGETHER = 228 << 10 };
 
 static const int lengths[] = { 128, 256, 384, 512, 640, 768, 1536, 2048, 4096, 7168 };
 
-/* Places in the order in which they are reserved, each with what must fit there. */
+typedef struct place { int at, bytes, align; } place;
+
+/* In the order in which they are reserved, each with what must fit there; the last one is the end. */
+static void check_order(const place *p, size_t n)
+{
+    for (size_t i = 0; i + 1 < n; i++) {
+        assert_int_equal(p[i].at % p[i].align, 0);
+        assert_true(p[i].at + p[i].bytes <= p[i + 1].at);
+    }
+}
+
 static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens, int end)
 {
     int pairs = tokens * a->top_k, slots = (pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS) * a->ring, lines = pass == 1 ? F16_UP_LINES : F16_DOWN_LINES;
-    const struct { int at, bytes, align; } places[] = {
+    const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
         { a->at_scales, slots * F16_ROWS * lines * 4, 4 },
         { a->at_columns, pass == 1 ? a->lines * (4 * a->columns * 64 + 32) : 0, 16 },
@@ -26,10 +36,7 @@ static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens
         { a->at_job, pairs * 2, 2 },
         { end, 0, 1 },
     };
-    for (size_t i = 0; i + 1 < sizeof places / sizeof *places; i++) {
-        assert_int_equal(places[i].at % places[i].align, 0);
-        assert_true(places[i].at + places[i].bytes <= places[i + 1].at);
-    }
+    check_order(places, sizeof places / sizeof *places);
 }
 
 static void check_cut(const moe_decode_f16_sm90_args *a, int pass)
@@ -97,7 +104,7 @@ static void test_together(void **state)
             _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
             moii_gpu_launch launch[2];
             moii_decode_f16_layout(&d, tokens, SMS, SHARED, args, launch);
-            assert_true(args[0].ring >= 2 && args[1].ring >= 2);
+            assert_true(args[0].ring >= (i == 1 && tokens > 64 ? 1 : 2) && args[1].ring >= 2);
             bool together = launch[0].shared_bytes + launch[1].shared_bytes + 2048 <= TOGETHER;
             assert_int_equal(together, i != 1 || tokens < 8);
             assert_true(!together || 2 * (launch[0].shared_bytes + 1024) > TOGETHER); /* never two blocks of pass 1 */
@@ -106,8 +113,94 @@ static void test_together(void **state)
         }
 }
 
+/* ---- more than 8 tokens ---- */
+
+static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int tokens, int end)
+{
+    bool up = pass == 1;
+    int pairs = tokens * a->top_k, slots = (up ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
+    const place places[] = {
+        { 0, slots * a->slot_bytes, 1024 },
+        { a->at_scales, slots * F16_ROWS * 4 * (up ? F16_UP_LINES : F16_DOWN_LINES), 4 },
+        { a->at_columns, a->buffers * (a->columns / 8) * a->lines * MANY_LINE(pass), 16 },
+        { a->at_barriers, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 8 },
+        { a->at_expert, a->most_jobs * 4, 4 },
+        { up ? a->at_sums : a->at_column, up ? MANY_UP_WORKERS * 2 * (a->columns / 8) * 512 : a->most_jobs * a->columns * 2, 16 },
+        { up ? a->at_ids : end, up ? pairs * 2 : 0, 2 },
+        { up ? a->at_kept : end, up ? pairs * 2 : 0, 2 },
+        { up ? a->at_first : end, up ? (2 * a->experts + 1) * 4 : 0, 4 },
+        { up ? a->at_scratch : end, up ? MANY_UP_WARPS * 32 * 4 : 0, 4 },
+        { end, 0, 1 },
+    };
+    check_order(places, sizeof places / sizeof *places);
+}
+
+/* As many jobs as there can be: each expert's last one is not full, the others are. */
+static int jobs_of(int pairs, int experts, int columns)
+{
+    int jobs = 0;
+    for (int e = 0; e < experts && pairs; e++) jobs++, pairs--; /* one pair each; then the fullest way to one more job */
+    return jobs + pairs / columns;
+}
+
+static void check_many(int hidden, int width, int experts, int top_k, int tokens)
+{
+    const moi_moe_decode_desc d = { .max_tokens = tokens, .hidden = hidden, .width = width, .experts = experts, .top_k = top_k };
+    _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2], few[2];
+    moii_gpu_launch launch[3], few_launch[2];
+    int groups;
+    if (!moii_decode_many_layout(&d, tokens, SMS, SHARED, args, launch, &groups)) { /* lists of many experts beside the longest rows */
+        assert_true(experts == MOII_DECODE_F16_EXPERTS && (hidden > 4096 || width > 4096) && tokens > 16);
+        return;
+    }
+    moii_decode_f16_layout(&d, 8, SMS, SHARED, few, few_launch);
+    for (int pass = 1; pass <= 2; pass++) {
+        const moe_decode_f16_sm90_args *a = &args[pass - 1];
+        int workers = pass == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS;
+        assert_true(launch[pass - 1].shared_bytes <= SHARED && launch[pass - 1].threads <= 1024 && launch[pass - 1].grid[0] == SMS);
+        assert_true(a->ring >= 1 && a->buffers >= 1 && workers * a->ring + 4 * MANY_TEAMS + 2 * a->buffers <= launch[pass - 1].threads);
+        assert_true(a->columns == 8 * groups && a->most_jobs >= jobs_of(tokens * top_k, experts, a->columns));
+        assert_true(a->parts == few[pass - 1].parts && a->slot_lines == few[pass - 1].slot_lines); /* so the bits are those of fewer tokens */
+        check_many_places(a, pass, tokens, launch[pass - 1].shared_bytes);
+    }
+    assert_true(launch[2].grid[0] * launch[2].threads * 4 >= hidden);
+    for (int pair = 0; pair < tokens * top_k; pair++) assert_int_equal((unsigned)pair * args[0].inverse_top_k >> 16, pair / top_k);
+}
+
+static void test_many(void **state)
+{
+    (void)state;
+    static const int experts[] = { 1, 8, 128, MOII_DECODE_F16_EXPERTS }, top_ks[] = { 1, 3, 8, MOII_DECODE_F16_TOP_K };
+    enum { LENGTHS = sizeof lengths / sizeof *lengths };
+    for (int i = 0; i < LENGTHS * LENGTHS; i++)
+        for (int e = 0; e < 4; e++)
+            for (int k = 0; k < 4; k++)
+                for (int tokens = 16; tokens <= MANY_TOKENS; tokens *= 2) check_many(lengths[i % LENGTHS], lengths[i / LENGTHS], experts[e], top_ks[k], tokens);
+}
+
+/* Of the layers it was made for: columns of a second job are brought ahead in pass 1 of the small one, and in pass 2. */
+static void test_rooms(void **state)
+{
+    (void)state;
+    static const int shapes[][2] = { { 2048, 768 }, { 4096, 1536 } };
+    for (int i = 0; i < 2; i++)
+        for (int tokens = 16; tokens <= MANY_TOKENS; tokens *= 2) {
+            const moi_moe_decode_desc d = { .max_tokens = tokens, .hidden = shapes[i][0], .width = shapes[i][1], .experts = 128, .top_k = 8 };
+            _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
+            moii_gpu_launch launch[3];
+            int groups;
+            assert_true(moii_decode_many_layout(&d, tokens, SMS, SHARED, args, launch, &groups));
+            assert_int_equal(groups, tokens > 64 ? 2 : 1);
+            assert_int_equal(args[0].buffers, i == 0 && tokens <= 64 ? 2 : 1);
+            assert_int_equal(args[1].buffers, i == 0 || tokens <= 64 ? 2 : 1);
+            assert_true(args[0].ring >= (i == 1 && tokens > 64 ? 1 : 2) && args[1].ring >= 2);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_all), cmocka_unit_test(test_together) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_many), cmocka_unit_test(test_rooms),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,8 +98,9 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
     tile_sum sum[GROUPS] = {};
     turn t = { 0, 0 };
     held_columns held = first_columns(a, l);
-    for (int turns = 0; there_is(k, l);) {
-        hold_columns(held, k.job, w, a);
+    for (int turns = 0;;) {
+        hold_columns(held, k, w, a, l);
+        if (!there_is(k, l)) break;
         if (member < a.parts) {
             barrier_wait(filled(w, a, t.slot), t.phase);
             const unsigned int from = slot_at(w, a, t.slot) + lane_place(w.lane);
@@ -136,7 +137,6 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
             turns++;
         }
     }
-    leave_all_columns(held, w, a, l);
 }
 
 #endif

@@ -54,8 +54,7 @@ MOII_FN void next_item(work &k, const moe_decode_f16_sm90_args &a)
 /* Columns of x are there from the beginning. */
 typedef struct held_columns { int job; } held_columns;
 MOII_FN held_columns first_columns(const moe_decode_f16_sm90_args &, const lists &) { return held_columns(); }
-MOII_FN void hold_columns(held_columns &, int, const worker &, const moe_decode_f16_sm90_args &) {}
-MOII_FN void leave_all_columns(held_columns &, const worker &, const moe_decode_f16_sm90_args &, const lists &) {}
+MOII_FN void hold_columns(held_columns &, const work &, const worker &, const moe_decode_f16_sm90_args &, const lists &) {}
 MOII_FN column_source held_at(const held_columns &, const worker &w, const moe_decode_f16_sm90_args &a, int line, int) { return kept_at(w, a, line, w.lane); }
 
 #include "decode_f16_team.cuh"

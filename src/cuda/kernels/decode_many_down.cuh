@@ -56,9 +56,10 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
     held_columns held = first_columns(a, l);
     tile_sum all[GROUPS];
     turn t = { 0, 0 };
-    while (there_is(k, l)) {
+    for (;;) {
+        hold_columns(held, k, w, a, l);
+        if (!there_is(k, l)) break;
         const bool few = GROUPS > 1 && groups_of(w, a, k.job) < GROUPS;
-        hold_columns(held, k.job, w, a);
         barrier_wait(filled(w, a, t.slot), t.phase);
         const unsigned int from = slot_at(w, a, t.slot) + lane_place(w.lane), scales = scales_at(w, a, t.slot) + row_at(w.lane / 4) * (SLOT_LINES * 4);
         tile_sum sum[GROUPS] = {};
@@ -89,7 +90,6 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         for (int g = 0; g < GROUPS; g++)
             if (g == 0 || !few) put_sums(w, a, all[g], done, g);
     }
-    leave_all_columns(held, w, a, l);
 }
 
 #endif

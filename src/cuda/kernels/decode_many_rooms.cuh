@@ -57,31 +57,6 @@ MOII_FN column_source held_at(const held_columns &h, const worker &w, const moe_
     return k;
 }
 
-/* Workers: none may be passed over unseen, for phases are told by a parity. */
-MOII_FN void take_columns(held_columns &h, const worker &w, const moe_decode_f16_sm90_args &a)
-{
-    if (!h.taken) barrier_wait(full(w, a, h.room), h.phase);
-    h.taken = true;
-}
-MOII_FN void leave_columns(held_columns &h, int until, const worker &w, const moe_decode_f16_sm90_args &a)
-{
-    while (h.job < until) {
-        take_columns(h, w, a);
-        __syncwarp();
-        if (w.lane == 0) barrier_arrive(empty(w, a, h.room));
-        next_room(h, a);
-    }
-}
-MOII_FN void hold_columns(held_columns &h, int job, const worker &w, const moe_decode_f16_sm90_args &a)
-{
-    leave_columns(h, job, w, a);
-    take_columns(h, w, a);
-}
-MOII_FN void leave_all_columns(held_columns &h, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
-{
-    leave_columns(h, jobs_here(a, l).end, w, a);
-}
-
 /* ---- bringing columns ----
  *
  * Values are copied to where they will be kept, by the lane that then makes them what they are to be: x is widened, u aligned, in place. */
@@ -150,9 +125,42 @@ MOII_FN void keep_lines(const held_columns &h, int first, int step, const worker
     __syncwarp();
 }
 
+/* Workers: none may be passed over unseen, for phases are told by a parity.  Where there is one room they fill it themselves when all have left it. */
+enum { BARRIER_HELPERS = 1, BARRIER_WORKERS };
+
+MOII_FN void take_columns(held_columns &h, const worker &w, const moe_decode_f16_sm90_args &a)
+{
+    if (!h.taken) barrier_wait(full(w, a, h.room), h.phase);
+    h.taken = true;
+}
+MOII_FN void leave_columns(held_columns &h, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    take_columns(h, w, a);
+    __syncwarp();
+    if (a.buffers > 1) {
+        if (w.lane == 0) barrier_arrive(empty(w, a, h.room));
+        next_room(h, a);
+        return;
+    }
+    next_room(h, a);
+    if (h.job == jobs_here(a, l).end) return;
+    threads_meet(BARRIER_WORKERS, 32 * WORKERS);
+    copy_lines(h, w.warp, WORKERS, w, a, l);
+    keep_lines(h, w.warp, WORKERS, w, a, l);
+    threads_meet(BARRIER_WORKERS, 32 * WORKERS);
+    h.taken = true;
+}
+/* Of work k, or where there is none, all are left. */
+MOII_FN void hold_columns(held_columns &h, const work &k, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    const int job = there_is(k, l) ? k.job : jobs_here(a, l).end;
+    while (h.job < job) leave_columns(h, w, a, l);
+    if (there_is(k, l)) take_columns(h, w, a);
+}
+
 /* All warps bring the first job's, the warps that do not multiply the second's, so that those who finish items begin behind it, and the last warp
- * those of the others. */
-enum { HELPERS = WARPS - WORKERS, BARRIER_HELPERS = 1 };
+ * those of the others; where there is one room, the workers do. */
+enum { HELPERS = WARPS - WORKERS };
 
 MOII_FN void bring(const held_columns &h, int first, int step, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
@@ -169,7 +177,8 @@ MOII_FN void bring_second(held_columns &h, const worker &w, const moe_decode_f16
     if (h.job == end) return;
     if (tells) barrier_arrive(full(w, a, h.room));
     next_room(h, a);
-    if (h.job == end || a.buffers == 1) return; /* one room: it is free when the first job is finished, and so others bring */
+    if (a.buffers == 1) h.job = end;
+    if (h.job == end) return;
     bring(h, w.warp - WORKERS, HELPERS, w, a, l);
     if (HELPERS > 1) threads_meet(BARRIER_HELPERS, 32 * HELPERS);
     if (tells) barrier_arrive(full(w, a, h.room));
