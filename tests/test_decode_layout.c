@@ -79,16 +79,20 @@ static void check(int hidden, int width, int experts, int top_k, int tokens)
     assert_int_equal(args[1].tiles, hidden / F16_ROWS);
 }
 
-static void test_all(void **state)
+static void check_all(void (*one)(int hidden, int width, int experts, int top_k, int tokens), int least, int most)
 {
-    (void)state;
     static const int experts[] = { 1, 8, 128, MOII_DECODE_F16_EXPERTS }, top_ks[] = { 1, 3, 8, MOII_DECODE_F16_TOP_K };
     enum { LENGTHS = sizeof lengths / sizeof *lengths };
     for (int i = 0; i < LENGTHS * LENGTHS; i++)
         for (int e = 0; e < 4; e++)
             for (int k = 0; k < 4; k++)
-                for (int tokens = 1; tokens <= F16_MOST_TOKENS; tokens *= 2)
-                    check(lengths[i % LENGTHS], lengths[i / LENGTHS], experts[e], top_ks[k], tokens);
+                for (int tokens = least; tokens <= most; tokens *= 2) one(lengths[i % LENGTHS], lengths[i / LENGTHS], experts[e], top_ks[k], tokens);
+}
+
+static void test_all(void **state)
+{
+    (void)state;
+    check_all(check, 1, F16_MOST_TOKENS);
 }
 
 /* Of the layers it was made for, blocks of both passes fit a multiprocessor together (1 KB is each block's own), but for 8 tokens of the largest: their
@@ -170,12 +174,7 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
 static void test_many(void **state)
 {
     (void)state;
-    static const int experts[] = { 1, 8, 128, MOII_DECODE_F16_EXPERTS }, top_ks[] = { 1, 3, 8, MOII_DECODE_F16_TOP_K };
-    enum { LENGTHS = sizeof lengths / sizeof *lengths };
-    for (int i = 0; i < LENGTHS * LENGTHS; i++)
-        for (int e = 0; e < 4; e++)
-            for (int k = 0; k < 4; k++)
-                for (int tokens = 16; tokens <= MANY_TOKENS; tokens *= 2) check_many(lengths[i % LENGTHS], lengths[i / LENGTHS], experts[e], top_ks[k], tokens);
+    check_all(check_many, 16, MANY_TOKENS);
 }
 
 /* Of the layers it was made for: columns of a second job are brought ahead in pass 1 of the small one, and in pass 2. */

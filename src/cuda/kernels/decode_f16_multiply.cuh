@@ -72,19 +72,19 @@ MOII_FN uint4 block_of(const column_source &c, int b) { return c.line.v[b]; }
 MOII_FN float2 factors_of(const column_source &c) { return make_float2(c.line.even, c.line.odd); }
 #endif
 
-/* sum += the line, for N times 8 columns.  at: this lane's place in it; scales: of its rows, a word each. */
-template <int N> MOII_FN void add_lines(tile_sum *sum, unsigned int at, unsigned int scale0, unsigned int scale1, const column_source *columns)
+/* sum += the line, for n times 8 columns, 1 or 2, a constant.  at: this lane's place in it; scales: of its rows, a word each. */
+MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, unsigned int scale0, unsigned int scale1, const column_source *columns)
 {
-    float2 f[N];
+    float2 f[2];
 #pragma unroll
-    for (int i = 0; i < N; i++) f[i] = factors_of(columns[i]);
+    for (int i = 0; i < n; i++) f[i] = factors_of(columns[i]);
 #pragma unroll
     for (int b = 0; b < 4; b++) {
         const uint2 top = shared_codes(at ^ 32u * b), bottom = shared_codes((at ^ 32u * b) + 1024);
         const uint2 t0 = widened(top.x), t1 = widened(top.y), b0 = widened(bottom.x), b1 = widened(bottom.y);
         const float s0 = scale_of(scale0, b), s1 = scale_of(scale1, b);
 #pragma unroll
-        for (int i = 0; i < N; i++) {
+        for (int i = 0; i < n; i++) {
             const uint4 x = block_of(columns[i], b);
             tile_sum d = { { 0, 0, 0, 0 } };
             mma(d, t0, b0, x.x, x.y);
@@ -96,7 +96,7 @@ template <int N> MOII_FN void add_lines(tile_sum *sum, unsigned int at, unsigned
 }
 MOII_FN void add_line(tile_sum &sum, unsigned int at, unsigned int scale0, unsigned int scale1, const column_source &columns)
 {
-    add_lines<1>(&sum, at, scale0, scale1, &columns);
+    add_lines(1, &sum, at, scale0, scale1, &columns);
 }
 
 #endif

@@ -71,8 +71,8 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
             column_source columns[GROUPS];
 #pragma unroll
             for (int g = 0; g < GROUPS; g++) columns[g] = held_at(held, w, a, line, g);
-            if (few) add_lines<1>(sum, at, scale0, scale1, columns);
-            else add_lines<GROUPS>(sum, at, scale0, scale1, columns);
+            if (few) add_lines(1, sum, at, scale0, scale1, columns);
+            else add_lines(GROUPS, sum, at, scale0, scale1, columns);
         }
         __syncwarp();
         if (there_is(later, l)) {
