@@ -146,15 +146,19 @@ def report(out, start, row, name, case, batch, distinct, size, us, floor, error,
           f"{floor / us[0]:.3f}  error {error:.2e}, with quantised x {rounded:.2e}, 1 - cosine {distance:.1e}", flush=True)
 
 
-def main():
+def begin(shapes):
+    """The context; a line's first columns, the CSV, the plain read, the names of the shapes to go through."""
     global CTX
     CTX = m.context()
     start = m.machine()
-    only = os.environ.get("DECODE_SHAPES", ",".join(SHAPES)).split(",")
     out = open(sys.argv[1] if len(sys.argv) > 1 else "/dev/null", "w")
     print(HEAD, file=out)
-    read = Reader(11 << 30)
-    for name in only:
+    return start, out, Reader(11 << 30), os.environ.get("DECODE_SHAPES", ",".join(shapes)).split(",")
+
+
+def main():
+    start, out, read, names = begin(SHAPES)
+    for name in names:
         hidden, width, experts, top_k, layers = SHAPES[name]
         generator = torch.Generator(device="cuda").manual_seed(1)
         stack = [(quantised(experts, 2 * width, hidden, generator), quantised(experts, hidden, width, generator)) for _ in range(layers)]

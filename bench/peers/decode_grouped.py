@@ -8,7 +8,6 @@ The layer of grouped products: x in MXFP8; gate and up of rows that are gathered
 their slots are; the sum of each token's rows.  Which rows each expert has is found before and not timed; the decode layer, from ids, finds it itself.
 Otherwise as decode.py, columns too.  DECODE_BATCHES: others than the default."""
 import os
-import sys
 
 import torch
 
@@ -46,12 +45,8 @@ class Grouped:
 
 
 def main():
-    d.CTX = m.context()
-    start = m.machine()
-    out = open(sys.argv[1] if len(sys.argv) > 1 else "/dev/null", "w")
-    print(d.HEAD, file=out)
-    read = d.Reader(11 << 30)
-    for name in os.environ.get("DECODE_SHAPES", ",".join(SHAPES)).split(","):
+    start, out, read, names = d.begin(SHAPES)
+    for name in names:
         hidden, width, experts, top_k, layers = d.SHAPES[name]
         generator = torch.Generator(device="cuda").manual_seed(1)
         stack = [(d.quantised(experts, 2 * width, hidden, generator), d.quantised(experts, hidden, width, generator)) for _ in range(layers)]

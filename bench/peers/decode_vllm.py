@@ -9,7 +9,6 @@ vLLM's routing and the sorting of its slots are not timed; each product has the 
 warps, stages.  Either side's result is compared with float64 of its own weights before it is timed.  Otherwise as decode.py, columns too:
 error_mxfp8_x is for vLLM the error of the same layer with x and u rounded in blocks of 128."""
 import os
-import sys
 
 import torch
 
@@ -82,12 +81,8 @@ def main():
     folder = os.environ["MOI_PEER_VLLM"]
     vllm_moe.compile_all(folder)  # before CUDA starts here
     kernel = vllm_moe.load(folder)
-    d.CTX = m.context()
-    start = m.machine()
-    out = open(sys.argv[1] if len(sys.argv) > 1 else "/dev/null", "w")
-    print(d.HEAD, file=out)
-    read = d.Reader(11 << 30)
-    for name in os.environ.get("DECODE_SHAPES", ",".join(SHAPES)).split(","):
+    start, out, read, names = d.begin(SHAPES)
+    for name in names:
         hidden, width, experts, top_k, layers = shape = d.SHAPES[name]
         generator = torch.Generator(device="cuda").manual_seed(1)
         both = [(weights_of(experts, 2 * width, hidden, generator), weights_of(experts, hidden, width, generator)) for _ in range(layers)]

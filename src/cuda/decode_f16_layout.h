@@ -7,7 +7,7 @@
 #include "kernels/moe_decode_f16_sm90_args.h"
 
 /* The largest layer it takes; with these every launch fits a multiprocessor's shared memory. */
-enum { MOII_DECODE_F16_EXPERTS = 2048, MOII_DECODE_F16_K = 7168, MOII_DECODE_F16_TOP_K = 16 };
+enum { MOII_DECODE_F16_EXPERTS = 2048, MOII_DECODE_F16_K = 7168, MOII_DECODE_F16_TOP_K = F16_MOST_SLOTS };
 
 /* Both passes' arguments, but for the operands, and launches for up to `tokens` (1, 2, 4 or 8) tokens of a layer on `sms` multiprocessors, of which a block
  * may have shared_bytes. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * moe_decode_f16_sm90.c: launches moe_decode_f16_sm90.cu, or twice: gate and up, then down; for more than 8 tokens moe_decode_many_sm90.cu three times:
- * then the sum of each token's slots; before them route_plain.cu, if many tokens come with logits. */
+ * moe_decode_f16_sm90.c: launches moe_decode_f16_sm90.cu twice: gate and up, then down; for more than 8 tokens moe_decode_many_sm90.cu three times: the
+ * same, then the sum of each token's slots; before them route_plain.cu, if many tokens come with logits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -58,11 +58,32 @@ MOII_FN void send_for(unit u, int slot, const worker &w, const moe_decode_f16_sm
                     (unsigned int)(8 * a.scale_row), part);
 }
 
+/* Where this lane's u of a unit's lines is; 0 lines: no unit.  NO_U: its column is not there, and what is multiplied for it is left. */
+#define NO_U 0xFFFFFFFFu
+typedef struct unit_place { unsigned int u; int lines; } unit_place;
+
 MOII_FN unit_place place_of(unit n, const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    const unit_place none = { NO_U, 0 };
-    if (n.tile >= a.tiles) return none;
-    return place_in(job_of(n, a), part_of(n, a), 0, w, a);
+    unit_place p = { NO_U, 0 };
+    if (n.tile >= a.tiles) return p;
+    const int job = job_of(n, a), line = part_of(n, a) * a.slot_lines, column = w.lane / 4;
+    p.lines = min(a.slot_lines, a.lines - line);
+    if (pair_of(w, a, job, column) >= 0) p.u = (unsigned int)((job * a.columns + column) * a.width + line * F16_LINE + w.lane % 4 * 8);
+    return p;
+}
+
+/* Exponents of a line are in the order of the blocks for each of the four lanes. */
+MOII_FN unsigned int exponents_of(const unit_place &p, const moe_decode_f16_sm90_args &a, int line)
+{
+    return read_exponents(a.exponent + (p.u / 8 + threadIdx.x % 4 * 3 + line * 16));
+}
+
+MOII_FN void load_u(line_u &u, const unit_place &p, const moe_decode_f16_sm90_args &a, int line)
+{
+    if (p.u == NO_U || line >= p.lines) return;
+    u.exponents = exponents_of(p, a, line);
+#pragma unroll
+    for (int b = 0; b < 4; b++) u.v[b] = read_u(a.u + p.u + line * F16_LINE + 32 * b);
 }
 
 MOII_FN bool is_blank(const line_u &u)

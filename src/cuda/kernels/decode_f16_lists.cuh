@@ -8,10 +8,8 @@
 #ifndef MOII_DECODE_F16_LISTS_CUH
 #define MOII_DECODE_F16_LISTS_CUH
 
-#include "moe_decode_f16_sm90_args.h"
-#include "num.h"
+#include "decode_f16_pairs.cuh"
 #include "ptx_sm90.cuh"
-#include "route_topk.cuh"
 
 /* Barriers of whole warps. */
 enum { BARRIER_LISTS = 1, BARRIER_ROUTED, BARRIER_TILE, BARRIER_LEFT = BARRIER_TILE };
@@ -35,8 +33,6 @@ MOII_FN lists lists_at(const moe_decode_f16_sm90_args &a, char *shared)
     l.jobs = 0;
     return l;
 }
-
-MOII_FN int token_of(const moe_decode_f16_sm90_args &a, int pair) { return (int)((unsigned int)pair * a.inverse_top_k >> 16); }
 
 /* Ids and weights as given; of an expert that a token names twice the first pair alone, with the sum of the weights: one warp. */
 MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
@@ -108,12 +104,6 @@ MOII_FN void clear_lists(const lists &l, const moe_decode_f16_sm90_args &a)
 }
 
 #if PASS == 1
-MOII_FN route_shape shape_of(const moe_decode_f16_sm90_args &a)
-{
-    const route_shape s = { a.experts, a.top_k, a.renormalize != 0 };
-    return s;
-}
-
 /* From logits, which are in device memory, and final: the first token by the warp that makes the lists, the others by workers. */
 MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int warp, int lane)
 {

@@ -7,10 +7,8 @@
 #ifndef MOII_DECODE_MANY_LISTS_CUH
 #define MOII_DECODE_MANY_LISTS_CUH
 
-#include "moe_decode_f16_sm90_args.h"
-#include "num.h"
+#include "decode_f16_pairs.cuh"
 #include "ptx_sm90.cuh"
-#include "route_topk.cuh"
 
 enum { WORKERS = PASS == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS, TEAMS = MANY_TEAMS, WARPS = PASS == 1 ? MANY_UP_WARPS : MANY_DOWN_WARPS };
 enum { THREADS = 32 * WARPS };
@@ -46,8 +44,6 @@ MOII_FN jobs jobs_here(const moe_decode_f16_sm90_args &a, const lists &l)
     return j;
 }
 
-MOII_FN int token_of(const moe_decode_f16_sm90_args &a, int pair) { return (int)((unsigned int)pair * a.inverse_top_k >> 16); }
-
 #if PASS == 1
 /* ids as given, and kept: all threads.  They are in device memory, and final. */
 MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a)
@@ -68,12 +64,6 @@ MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a)
         if (keeps) atomicAdd(l.count + id, 1);
     }
     __syncthreads();
-}
-
-MOII_FN route_shape shape_of(const moe_decode_f16_sm90_args &a)
-{
-    const route_shape s = { a.experts, a.top_k, a.renormalize != 0 };
-    return s;
 }
 
 /* From logits, which are in device memory, and final: all warps, a token each.  The first block leaves the ids. */
@@ -165,8 +155,8 @@ MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, in
 {
 #pragma unroll 1
     for (int token = (int)blockIdx.x; token < a.tokens && a.logits; token += (int)gridDim.x) {
-        route_held(a.logits + (long long)token * a.experts, 0, shape_of(a), l.scratch, (float *)l.scratch + 16, HELD, lane);
-        if (lane < a.top_k) a.weights_out[token * a.top_k + lane] = ((float *)l.scratch)[16 + lane];
+        route_held(a.logits + (long long)token * a.experts, 0, shape_of(a), l.scratch, (float *)l.scratch + F16_MOST_SLOTS, HELD, lane);
+        if (lane < a.top_k) a.weights_out[token * a.top_k + lane] = ((float *)l.scratch)[F16_MOST_SLOTS + lane];
         __syncwarp();
     }
 }

@@ -2,8 +2,8 @@
  * decode_many_rooms.cuh: what a block of moe_decode_many_sm90 has to do, and the columns that it needs for it.
  *
  * A block's items are neighbours, so that they are of few jobs.  A job's columns, x in pass 1 and u in pass 2, lie in a room of shared memory; rooms
- * are used in turn.  The first ones are brought by all warps, the others by one that does nothing else,
- * while workers are at the job before. */
+ * are used in turn.  All warps bring the first job's; the others' come while workers are at the job before, by warps that do not multiply, or, where
+ * there is one room, between two jobs, by the workers. */
 #ifndef MOII_DECODE_MANY_ROOMS_CUH
 #define MOII_DECODE_MANY_ROOMS_CUH
 

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_f16_pairs.cuh: pairs of a token and a slot, token * top_k + slot, for few tokens and many. */
+#ifndef MOII_DECODE_F16_PAIRS_CUH
+#define MOII_DECODE_F16_PAIRS_CUH
+
+#include "moe_decode_f16_sm90_args.h"
+#include "num.h"
+#include "route_topk.cuh"
+
+MOII_FN int token_of(const moe_decode_f16_sm90_args &a, int pair) { return (int)((unsigned int)pair * a.inverse_top_k >> 16); }
+
+MOII_FN route_shape shape_of(const moe_decode_f16_sm90_args &a)
+{
+    const route_shape s = { a.experts, a.top_k, a.renormalize != 0 };
+    return s;
+}
+
+#endif
