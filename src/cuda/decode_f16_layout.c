@@ -19,7 +19,7 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     a->most_jobs = (int)moii_min(pairs, a->experts);
     a->at_scales = moii_decode_take(&at, workers * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), 16);
     a->at_columns = moii_decode_take(&at, pass == 1 ? a->lines * (256 * a->columns + 32) : 0, 16);
-    a->at_sums = moii_decode_take(&at, pass == 1 ? 2 * F16_TEAMS * F16_TEAM * 512 : pairs * a->parts * a->together * F16_ROWS * 4, 16);
+    a->at_sums = moii_decode_take(&at, pass == 1 ? 2 * F16_TEAMS * F16_TEAM * 512 : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16);
     a->at_barriers = moii_decode_take(&at, 8 * workers * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
     a->at_ids = moii_decode_take(&at, 4 * pairs, 16), a->at_weights = moii_decode_take(&at, 4 * (pass == 1 ? 2 * a->top_k : pairs), 16);
     a->at_first = moii_decode_take(&at, 4 * (a->experts + 1), 16), a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
@@ -27,7 +27,7 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     return at;
 }
 
-enum { MOST_RING = 8, LEAST_RING = 1, OVERLAPPING = 2 };
+enum { MOST_RING = 8, LEAST_RING = 2 }; /* each worker must have a slot to multiply and another that is on its way */
 
 /* The deepest rings within so many bytes of shared memory.  In pass 1 they hold at most a third of what a block reads: what is sent for early is in
  * the way of what is waited for. */
@@ -36,7 +36,7 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int sms, 
     a->ring = MOST_RING;
     if (pass == 1) {
         int64_t all = tokens * a->top_k * a->tiles * a->lines * F16_LINE_BYTES / sms;
-        a->ring = (int)moii_max(OVERLAPPING, moii_min(MOST_RING, all / 3 / (F16_UP_WORKERS * a->slot_bytes)));
+        a->ring = (int)moii_max(LEAST_RING, moii_min(MOST_RING, all / 3 / (F16_UP_WORKERS * a->slot_bytes)));
     }
     while (a->ring > LEAST_RING && lay_out(a, pass, tokens) > bytes) a->ring--;
     return lay_out(a, pass, tokens);
@@ -66,30 +66,18 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
     for (int pass = 1; pass <= 2; pass++) cut_pass(d, tokens, sms, pass, &args[pass - 1], &launch[pass - 1]);
 }
 
-/* Pass 2 goes through so many of a block's tiles at once. */
-static void take_together(moe_decode_f16_sm90_args *a, int64_t tiles)
-{
-    a->together = (int)tiles;
-    a->inverse_units = (1u << 20) / (unsigned int)(a->together * a->parts) + 1;
-}
-
 /* One multiprocessor's shared memory, less what each block costs: room for a block of either pass, so that passes overlap; at most so much of it is
- * pass 2's.  Each worker must have a slot to multiply and another that is on its way.  Two blocks of pass 1 must not fit, or where pass 2 has fewer
- * blocks than there are multiprocessors, some have two of the next layer's pass 1 and others none. */
+ * pass 2's.  Two blocks of pass 1 must not fit, or where pass 2 has fewer blocks than there are multiprocessors, some have two of the next layer's pass 1
+ * and others none. */
 enum { TOGETHER = 226 << 10, DOWN = 112 << 10, ALONE = 114 << 10 };
 
-void moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
-                            moii_gpu_launch launch[2])
+bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
 {
     moii_decode_cut(d, tokens, sms, args, launch);
-    take_together(&args[1], moii_ceil_div(args[1].tiles, launch[1].grid[0]));
+    args[1].block_tiles = (int)moii_ceil_div(args[1].tiles, launch[1].grid[0]);
+    args[1].inverse_units = (1u << 20) / (unsigned int)(args[1].block_tiles * args[1].parts) + 1;
     launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, DOWN);
-    if (args[1].ring < OVERLAPPING || launch[1].shared_bytes > DOWN) {
-        take_together(&args[1], 1); /* sums of all are too many */
-        launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, DOWN);
-    }
     launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
     if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;
-    if (args[0].ring >= OVERLAPPING && args[1].ring >= OVERLAPPING && launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER) return;
-    for (int pass = 0; pass < 2; pass++) launch[pass].shared_bytes = fill(&args[pass], pass + 1, tokens, sms, shared_bytes); /* one after the other, then */
+    return launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER && launch[1].shared_bytes <= DOWN;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * moe_decode_f16_sm90.c: launches moe_decode_f16_sm90.cu twice: gate and up, then down; for more than 8 tokens moe_decode_many_sm90.cu three times: the
- * same, then the sum of each token's slots; before them route_plain.cu, if many tokens come with logits. */
+ * moe_decode_f16_sm90.c: launches moe_decode_f16_sm90.cu twice: gate and up, then down; for more than 8 tokens, and for fewer of large layers,
+ * moe_decode_many_sm90.cu three times: the same, then the sum of each token's slots; before them route_plain.cu, if many tokens come with logits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,9 +89,8 @@ static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu
     launches *l = &s->of[s->sizes];
     l->tokens = tokens;
     int groups = 0, held = d->experts <= 128 ? 4 : 8;
-    bool many = tokens > F16_MOST_TOKENS;
-    if (!many) moii_decode_f16_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch);
-    else if (!moii_decode_many_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch, &groups)) return false;
+    bool many = tokens > F16_MOST_TOKENS || !moii_decode_f16_layout(d, tokens, gpu->sms, l->args, l->launch);
+    if (many && !moii_decode_many_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch, &groups)) return false;
     l->passes = many ? 3 : 2;
     for (int pass = 0; pass < l->passes; pass++) {
         char defines[MOII_DEFINES];
@@ -117,7 +116,7 @@ static moi_status plan_it(moi_plan *plan)
     for (int i = 0; i < s->sizes; i++) {
         int64_t all = s->of[i].args[0].most_jobs, columns = all * s->of[i].args[0].columns;
         u = moii_max(u, columns * d->width * 2), exponents = moii_max(exponents, columns * d->width / 8);
-        if (s->of[i].tokens > F16_MOST_TOKENS) jobs = moii_max(jobs, all), columns_left = moii_max(columns_left, columns), pairs = s->of[i].tokens * d->top_k;
+        if (s->of[i].passes == 3) jobs = moii_max(jobs, all), columns_left = moii_max(columns_left, columns), pairs = s->of[i].tokens * d->top_k;
     }
     moii_decode_reserve(plan, u);
     s->at_exponent = moii_decode_reserve(plan, exponents);

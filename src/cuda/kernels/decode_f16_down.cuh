@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_f16_down.cuh: pass 2 of moe_decode_f16_sm90: what its warps do with 16 outputs.
  *
- * A block goes through some tiles of 16 outputs together, job by job as pass 1 does.  A unit is a slot: some lines of a job's 16 rows.  Units go
+ * A block has some tiles of 16 outputs, and goes through them together, job by job as pass 1 does.  A unit is a slot: some lines of a job's 16 rows.  Units go
  * round the workers, each of which sends for its own, and leaves each token's sums in shared memory: [tile][part][pair][row].  When all are done,
  * a thread for each token and row adds its slots' sums, the first slot's first. */
 #ifndef MOII_DECODE_F16_DOWN_CUH
@@ -9,47 +9,32 @@
 
 #include "decode_f16_handover.cuh"
 
-/* A worker's units, one behind the other.  tile: the first of those that are gone through together; at: (job * together + number) * parts + part */
-typedef struct unit { int tile, at; } unit;
-MOII_FN int job_of(const unit &u, const moe_decode_f16_sm90_args &a) { return (int)((unsigned int)u.at * a.inverse_units >> 20); }
-MOII_FN int number_of(const unit &u, const moe_decode_f16_sm90_args &a) /* part of the job: number * parts + part */
+/* A worker's units, one behind the other: (job * block_tiles + number) * parts + part, of tile blockIdx + number * gridDim; `units` or more: none. */
+MOII_FN int units_of(const moe_decode_f16_sm90_args &a, const lists &l) { return l.jobs * a.block_tiles * a.parts; }
+MOII_FN int job_of(int unit, const moe_decode_f16_sm90_args &a) { return (int)((unsigned int)unit * a.inverse_units >> 20); }
+MOII_FN int number_of(int unit, const moe_decode_f16_sm90_args &a) /* part of the job: number * parts + part */
 {
-    return u.at - job_of(u, a) * (a.together * a.parts);
+    return unit - job_of(unit, a) * (a.block_tiles * a.parts);
 }
 MOII_FN int tile_number(int rest, const moe_decode_f16_sm90_args &a) { return (int)((unsigned int)rest * a.inverse_parts >> 20); }
-MOII_FN int tile_of(const unit &u, const moe_decode_f16_sm90_args &a) { return u.tile + tile_number(number_of(u, a), a) * (int)gridDim.x; }
-MOII_FN int part_of(const unit &u, const moe_decode_f16_sm90_args &a)
+MOII_FN int tile_of(int unit, const moe_decode_f16_sm90_args &a) { return (int)blockIdx.x + tile_number(number_of(unit, a), a) * (int)gridDim.x; }
+MOII_FN int part_of(int unit, const moe_decode_f16_sm90_args &a)
 {
-    const int rest = number_of(u, a);
+    const int rest = number_of(unit, a);
     return rest - tile_number(rest, a) * a.parts;
 }
 
-/* To the next one that there is; tile is at least a.tiles: none. */
-MOII_FN void settle(unit &u, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+/* The same, or the worker's next one whose tile there is. */
+MOII_FN int settled(int unit, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    while (u.tile < a.tiles) {
-        if (u.at >= l.jobs * a.together * a.parts) u.at = w.warp, u.tile += a.together * (int)gridDim.x;
-        else if (tile_of(u, a) >= a.tiles) u.at += F16_DOWN_WARPS;
-        else return;
-    }
+    while (unit < units_of(a, l) && tile_of(unit, a) >= a.tiles) unit += F16_DOWN_WARPS;
+    return unit;
 }
-MOII_FN unit first_unit(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
-{
-    unit u;
-    u.at = w.warp, u.tile = (int)blockIdx.x;
-    if (l.jobs * a.together * a.parts <= w.warp) u.tile = a.tiles;
-    settle(u, w, a, l);
-    return u;
-}
-MOII_FN void next_unit(unit &u, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
-{
-    u.at += F16_DOWN_WARPS;
-    settle(u, w, a, l);
-}
+MOII_FN int next_unit(int unit, const moe_decode_f16_sm90_args &a, const lists &l) { return settled(unit + F16_DOWN_WARPS, a, l); }
 
-MOII_FN void send_for(unit u, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
+MOII_FN void send_for(int unit, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    const int expert = expert_of(w, a, job_of(u, a)), part = part_of(u, a), row = tile_of(u, a) * F16_ROWS;
+    const int expert = expert_of(w, a, job_of(unit, a)), part = part_of(unit, a), row = tile_of(unit, a) * F16_ROWS;
     if (w.lane == 0) {
         barrier_expect(filled(w, a, slot), a.slot_bytes);
         box_load(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, expert * a.hidden + row, part * a.slot_lines);
@@ -62,11 +47,11 @@ MOII_FN void send_for(unit u, int slot, const worker &w, const moe_decode_f16_sm
 #define NO_U 0xFFFFFFFFu
 typedef struct unit_place { unsigned int u; int lines; } unit_place;
 
-MOII_FN unit_place place_of(unit n, const worker &w, const moe_decode_f16_sm90_args &a)
+MOII_FN unit_place place_of(int unit, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     unit_place p = { NO_U, 0 };
-    if (n.tile >= a.tiles) return p;
-    const int job = job_of(n, a), line = part_of(n, a) * a.slot_lines, column = w.lane / 4;
+    if (unit >= units_of(a, l)) return p;
+    const int job = job_of(unit, a), line = part_of(unit, a) * a.slot_lines, column = w.lane / 4;
     p.lines = min(a.slot_lines, a.lines - line);
     if (pair_of(w, a, job, column) >= 0) p.u = (unsigned int)((job * a.columns + column) * a.width + line * F16_LINE + w.lane % 4 * 8);
     return p;
@@ -110,23 +95,23 @@ MOII_FN void wait_for_u(line_u held[SLOT_LINES], const unit_place &p, const moe_
     }
 }
 
-MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const tile_sum &sum, unit n)
+MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const tile_sum &sum, int unit)
 {
-    const int job = job_of(n, a), even = pair_of(w, a, job, w.lane % 4 * 2), odd = pair_of(w, a, job, w.lane % 4 * 2 + 1);
-    const unsigned int to = w.shared + a.at_sums + number_of(n, a) * (a.tokens * a.top_k * F16_ROWS * 4) + row_at(w.lane / 4) * 4;
+    const int job = job_of(unit, a), even = pair_of(w, a, job, w.lane % 4 * 2), odd = pair_of(w, a, job, w.lane % 4 * 2 + 1);
+    const unsigned int to = w.shared + a.at_sums + number_of(unit, a) * (a.tokens * a.top_k * F16_ROWS * 4) + row_at(w.lane / 4) * 4;
     if (even >= 0) shared_write(to + even * (F16_ROWS * 4), sum.v[0]), shared_write(to + even * (F16_ROWS * 4) + 32, sum.v[2]);
     if (odd >= 0) shared_write(to + odd * (F16_ROWS * 4), sum.v[1]), shared_write(to + odd * (F16_ROWS * 4) + 32, sum.v[3]);
 }
 
 enum { SLOTS_AT_ONCE = 8 };
 
-/* Workers: outputs of the tiles that were gone through together. */
-MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int first, bool live)
+/* Workers: outputs of the block's tiles. */
+MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, bool live)
 {
 #pragma unroll 1
-    for (int i = (int)threadIdx.x; i < a.together * a.tokens * F16_ROWS; i += THREADS) {
+    for (int i = (int)threadIdx.x; i < a.block_tiles * a.tokens * F16_ROWS; i += THREADS) {
         const int row = i % F16_ROWS, number = i / F16_ROWS / a.tokens, token = i / F16_ROWS - number * a.tokens;
-        const int tile = first + number * (int)gridDim.x;
+        const int tile = (int)blockIdx.x + number * (int)gridDim.x;
         float y = 0;
 #pragma unroll 1
         for (int slot = 0; slot < a.top_k; slot += SLOTS_AT_ONCE) {
@@ -152,7 +137,7 @@ MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, con
 }
 
 /* What a worker does with a unit; then it holds the next one's u.  Else than live it is a rehearsal, in which nothing is waited for. */
-MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit_place &next, int slot, unit n, bool live, const worker &w,
+MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit_place &next, int slot, int unit, bool live, const worker &w,
                      const moe_decode_f16_sm90_args &a)
 {
     tile_sum sum = { { 0, 0, 0, 0 } };
@@ -168,15 +153,16 @@ MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit
         }
         load_u(held[i], next, a, i);
     }
-    put_sums(w, a, sum, n);
+    put_sums(w, a, sum, unit);
 }
 
 MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    unit here = first_unit(w, a, l), later = here; /* later: to be sent for */
+    const int units = units_of(a, l);
+    int here = settled(w.warp, a, l), later = here; /* later: to be sent for */
     line_u held[SLOT_LINES];
-    unit_place at = place_of(here, w, a);
-    for (int slot = 0; slot < a.ring && later.tile < a.tiles; slot++, next_unit(later, w, a, l)) send_for(later, slot, w, a);
+    unit_place at = place_of(here, w, a, l);
+    for (int slot = 0; slot < a.ring && later < units; slot++, later = next_unit(later, a, l)) send_for(later, slot, w, a);
 #pragma unroll
     for (int i = 0; i < SLOT_LINES; i++) {
         held[i].exponents = 0;
@@ -184,30 +170,29 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         load_u(held[i], at, a, i);
     }
     turn t = { 0, 0 };
-    bool live = !a.rehearses; /* else first a rehearsal, while pass 1 is at work: it brings the instructions near */
-    for (int tile = (int)blockIdx.x; tile < a.tiles;) {
-        while (here.tile == tile) {
-            unit next = here;
+    /* Where it is asked for first a rehearsal, while pass 1 is at work: it brings the instructions near. */
+    for (bool live = !a.rehearses;; live = true) {
+        while (here < units) {
+            int next = here;
             if (live) {
-                next_unit(next, w, a, l);
+                next = next_unit(here, a, l);
                 barrier_wait(filled(w, a, t.slot), t.phase);
             }
-            const unit_place then = place_of(next, w, a);
+            const unit_place then = place_of(next, w, a, l);
             do_unit(held, at, then, t.slot, here, live, w, a);
             if (!live) break;
             __syncwarp();
-            if (later.tile < a.tiles) {
+            if (later < units) {
                 send_for(later, t.slot, w, a);
-                next_unit(later, w, a, l);
+                later = next_unit(later, a, l);
             }
             advance(t, a);
             here = next, at = then;
         }
         threads_meet(BARRIER_TILE, THREADS);
-        put_outputs(w, a, l, tile, live);
+        put_outputs(w, a, l, live);
+        if (live) return;
         threads_meet(BARRIER_TILE, THREADS);
-        if (live) tile += a.together * (int)gridDim.x;
-        live = true;
     }
 }
 

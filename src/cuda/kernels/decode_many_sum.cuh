@@ -7,6 +7,7 @@
 
 #include "moe_decode_f16_sm90_args.h"
 #include "num.h"
+#include "ptx_sm90.cuh"
 
 enum { SLOTS_AT_ONCE = 8 };
 
@@ -30,6 +31,7 @@ MOII_FN void sum_pairs(const moe_decode_f16_sm90_args &a)
         ids[slot] = keeps ? id : -1, sums[slot] = weight;
     }
     __syncthreads();
+    grid_wait();
     const int at = ((int)blockIdx.x * (int)blockDim.x + (int)threadIdx.x) * 4;
     if (at >= a.hidden) return;
     float y[4] = {};

@@ -10,10 +10,10 @@
 MOII_FN void leave_lists(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     leave_jobs(l, a, w.lane);
+    leave_weights(l, a, w.lane);
     __threadfence();
     __syncwarp();
     if (w.lane == 0) grid_release();
-    leave_weights(l, a, w.lane);
 }
 
 #endif

@@ -39,8 +39,8 @@ typedef struct moe_decode_f16_sm90_args {
     int lines, parts, slot_lines; /* of an item; slots for an item; lines of a slot */
     int ring, slot_bytes;       /* slots of each worker */
     int step_job, step_rest;    /* pass 1: from a team's item to its next: jobs, and tiles of a job */
-    int together;               /* pass 2: tiles that a block goes through at once */
-    unsigned int inverse_parts, inverse_units; /* pass 2: i / parts is i * this >> 20, and i / (together * parts), for i < most_jobs * together * parts */
+    int block_tiles;            /* pass 2, up to 8 tokens: tiles of a block */
+    unsigned int inverse_parts, inverse_units; /* pass 2: i / parts is i * this >> 20, and i / (block_tiles * parts), for i < most_jobs * block_tiles * parts */
     int scale_row;              /* bytes of scales of a row */
     unsigned int inverse_top_k; /* i / top_k is i * this >> 16 */
     int most_jobs;

@@ -16,7 +16,6 @@
 
 #if PASS == 3
 #include "decode_many_sum.cuh"
-#include "ptx_sm90.cuh"
 enum { THREADS = 32 * MANY_SUM_WARPS };
 #else
 #include "decode_many_lists.cuh"
@@ -33,7 +32,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode_many_sm90(co
 {
 #if PASS == 3
     if (threadIdx.x == 0) grid_release();
-    grid_wait();
     sum_pairs(a);
 #else
     extern __shared__ __align__(1024) char memory[];
