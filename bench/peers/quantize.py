@@ -61,7 +61,7 @@ def verify(x, q):
     for part in (slice(0, 256), slice(cols // 2, cols // 2 + 256), slice(cols - 256, cols)):
         if q.data[1] is not None:
             want, e = plain_cols(x[:, part].contiguous())
-            wrong += int((q.data[1][part] != want.view(torch.uint8)).sum()) + int((untiled(q.scale[1], cols, rows // 32)[part] != e).sum())
+            wrong += int((q.data[1][part, :rows] != want.view(torch.uint8)).sum()) + int((untiled(q.scale[1], cols, rows // 32)[part] != e).sum())
     return wrong
 
 
@@ -154,6 +154,9 @@ def main():
                 if want == m.ROWWISE:
                     b.ours(ctx, f"{size} bf16>mxfp8 tiled {side} rebased to the row", x, mx, want, mx=2)
                 b.ours(ctx, f"{size} bf16>mxfp8 column-major {side}", x, col, want)
+                if want == 3:  # not a power of two apart
+                    b.ours(ctx, f"{size} bf16>mxfp8 tiled both columns {rows + 256} bytes apart", x, mx, want, apart=256)
+                    b.ours(ctx, f"{size} bf16>blk128 both columns {rows + 256} bytes apart", x, blk, want, apart=256)
                 for groups in (8, 32, 128) if want & m.COLWISE else ():
                     for fmt, layout in ((plain, "row-major"), (col, "column-major")):
                         b.ours(ctx, f"{size} bf16>mxfp8 {layout} {side} {groups} groups", x, fmt, want, groups=groups, offsets=zipf(groups, rows))

@@ -159,7 +159,12 @@ PTX cp_async_bulk_tensor_3d_shared__cluster_global_tile_mbarrier__complete_tx__b
     const int at[5] = { x, y, z };
     m->box_load(to, map, at, barrier, 0);
 }
-PTX cp_async_bulk_tensor_4d_shared__cluster_global_tile_mbarrier__complete_tx__bytes(u32 to, u64 map, int x, int y, int z, int v, u32 barrier)
+PTX cp_async_bulk_tensor_3d_shared__cluster_global_tile_mbarrier__complete_tx__bytes_L2__cache_hint(u32 to, u64 map, int x, int y, int z, u32 barrier, u64)
+{
+    cp_async_bulk_tensor_3d_shared__cluster_global_tile_mbarrier__complete_tx__bytes(to, map, x, y, z, barrier);
+}
+PTX cp_async_bulk_tensor_4d_shared__cluster_global_tile_mbarrier__complete_tx__bytes_L2__cache_hint(u32 to, u64 map, int x, int y, int z, int v,
+                                                                                                    u32 barrier, u64)
 {
     const int at[5] = { x, y, z, v };
     m->box_load(to, map, at, barrier, 0);

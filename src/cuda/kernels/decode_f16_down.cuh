@@ -37,7 +37,7 @@ MOII_FN void send_for(int unit, int slot, const worker &w, const moe_decode_f16_
     const int expert = expert_of(w, a, job_of(unit, a)), part = part_of(unit, a), row = tile_of(unit, a) * F16_ROWS;
     if (w.lane == 0) {
         barrier_expect(filled(w, a, slot), a.slot_bytes);
-        box_load(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, expert * a.hidden + row, part * a.slot_lines);
+        box_load_once(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, expert * a.hidden + row, part * a.slot_lines);
     }
     send_for_scales(w, a, slot, a.scale + ((unsigned long long)(unsigned int)expert * a.expert_scale_bytes + (unsigned int)(row * a.scale_row)),
                     (unsigned int)(8 * a.scale_row), part);

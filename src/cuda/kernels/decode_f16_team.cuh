@@ -71,7 +71,7 @@ MOII_FN void send_for(work k, int slot, const worker &w, const moe_decode_f16_sm
     const int expert = expert_of(w, a, k.job);
     if (w.lane == 0) {
         barrier_expect(filled(w, a, slot), a.slot_bytes);
-        box_load_4(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, k.tile * 8, 2 * expert, k.part * a.slot_lines);
+        box_load_once_4(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, k.tile * 8, 2 * expert, k.part * a.slot_lines);
     }
     send_for_scales(w, a, slot, a.scale + ((unsigned long long)(unsigned int)expert * a.expert_scale_bytes + (unsigned int)(k.tile * 8 * a.scale_row)),
                     (unsigned int)(a.width * a.scale_row), k.part);

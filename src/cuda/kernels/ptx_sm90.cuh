@@ -3,6 +3,7 @@
 #ifndef MOII_PTX_SM90_CUH
 #define MOII_PTX_SM90_CUH
 
+#include "evict.cuh"
 #include "num.h"
 
 MOII_FN unsigned int shared_address(const void *p) { return (unsigned int)__cvta_generic_to_shared(p); }
@@ -114,10 +115,17 @@ MOII_FN void box_load(unsigned int to, const void *map, unsigned int barrier, in
                  :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
-MOII_FN void box_load_4(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, int v)
+/* What is read once leaves the L2 cache first. */
+MOII_FN void box_load_once(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z)
 {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
-                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(v) : "memory");
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;"
+                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "l"(EVICT_FIRST) : "memory");
+}
+
+MOII_FN void box_load_once_4(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, int v)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;"
+                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(v), "l"(EVICT_FIRST) : "memory");
 }
 
 /* Into every block of the mask, at the same place, announced to the same barrier. */
