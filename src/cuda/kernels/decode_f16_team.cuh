@@ -7,6 +7,8 @@
 #ifndef MOII_DECODE_F16_TEAM_CUH
 #define MOII_DECODE_F16_TEAM_CUH
 
+#include "decode_f16_slot.cuh"
+
 /* True: it is of another item. */
 MOII_FN bool next_slot(work &k, const worker &w, const moe_decode_f16_sm90_args &a)
 {
@@ -103,19 +105,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         if (!there_is(k, l)) break;
         if (member < a.parts) {
             barrier_wait(filled(w, a, t.slot), t.phase);
-            const unsigned int from = slot_at(w, a, t.slot) + lane_place(w.lane);
-            const unsigned int scales = scales_at(w, a, t.slot) + row_at(w.lane / 4) * (SLOT_LINES * 4);
-#pragma unroll
-            for (int i = 0; i < SLOT_LINES; i++) {
-                const int line = k.part * a.slot_lines + i;
-                if (i >= a.slot_lines || line >= a.lines) continue;
-                const unsigned int at = from + i * F16_LINE_BYTES, scale0 = shared_word(scales + 4 * i), scale1 = shared_word(scales + 4 * i + SCALE_WORDS * 2);
-                column_source columns[GROUPS];
-#pragma unroll
-                for (int g = 0; g < GROUPS; g++) columns[g] = held_at(held, w, a, line, g);
-                if (GROUPS == 1 || groups_of(w, a, k.job) == GROUPS) add_lines(GROUPS, sum, at, scale0, scale1, columns);
-                else add_lines(1, sum, at, scale0, scale1, columns);
-            }
+            add_slot(sum, t.slot, k.part, GROUPS > 1 && groups_of(w, a, k.job) < GROUPS, held, w, a);
             __syncwarp();
             if (there_is(later, l)) {
                 send_for(later, t.slot, w, a);
