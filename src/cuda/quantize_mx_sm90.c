@@ -77,7 +77,7 @@ static moi_status plan_it(moi_plan *plan)
 /* How tiles follow one another, which blocks belong together and where these meet: by what was fastest (docs/notes/quantize-h200.md). */
 static void arrange(const moi_plan *plan, moii_gpu_launch *launch, quantize_mx_sm90_args *a)
 {
-    enum { BLOCKS_AT_ONCE = 2, MANY_ROUNDS = 32, MANY_ROWS = 256, BAND = 4, FAR = 4096 };
+    enum { BLOCKS_AT_ONCE = 2, MANY_ROUNDS = 32, MANY_ROWS = 256 };
     const moi_quantize_desc *d = &plan->desc.quantize;
     int64_t across = launch->grid[0], bands = 1;
     const bool many = across * launch->grid[1] >= (int64_t)MANY_ROUNDS * BLOCKS_AT_ONCE * moii_gpu_of(plan->ctx)->sms;
@@ -85,18 +85,16 @@ static void arrange(const moi_plan *plan, moii_gpu_launch *launch, quantize_mx_s
         if (!d->groups) bands = across % 4 == 0 ? 4 : across % 2 == 0 ? 2 : 1;
     } else if (across % 2 == 0 && (!d->groups || a->cut.rows / d->groups >= MANY_ROWS)) {
         launch->cluster = 2, a->meets = many ? MEET_FIRST | MEET_STORES : MEET_STORES;
-        /* columns so far apart share parts of memory: fewer of them at one time */
-        if (many && !d->groups && across % BAND == 0 && a->col.stride % FAR == 0) a->meets |= MEET_SECOND, bands = across / BAND;
     }
     launch->grid[0] = across / bands, launch->grid[2] = bands;
 }
 
 /* The last strips are read as what leaves the L2 cache first, so that more of what is written need not leave it before the end: as many as were fastest. */
-static unsigned int late_strip(const moi_quantize_desc *d, const moii_gpu_launch *launch)
+static unsigned int late_strip(const moi_quantize_desc *d, int64_t strips)
 {
     enum { BOTH_MB = 24, GROUPS_MB = 48 };
-    const int64_t strip_bytes = 2 * SLOT * SLOTS * MOII_TILE * launch->grid[0], mb = d->want & MOI_WANT_ROWWISE ? BOTH_MB : d->groups ? GROUPS_MB : 0;
-    return (unsigned int)moii_max((int64_t)launch->grid[1] * launch->grid[2] - (mb << 20) / strip_bytes, 0);
+    const int64_t strip_bytes = 2 * SLOT * SLOTS * d->cols, mb = d->want & MOI_WANT_ROWWISE ? BOTH_MB : d->groups ? GROUPS_MB : 0;
+    return (unsigned int)moii_max(strips - (mb << 20) / strip_bytes, 0);
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -116,7 +114,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     moii_gpu_launch launch = { .grid = { d->cols / MOII_TILE, moii_ceil_div(slots_of(d, in->rows), SLOTS) }, .threads = THREADS,
                                .shared_bytes = k->shared_bytes };
     arrange(plan, &launch, &a);
-    a.late = late_strip(d, &launch);
+    a.late = late_strip(d, launch.grid[1]);
     return moii_gpu_run(plan, k, &launch, &a, stream);
 }
 

@@ -136,7 +136,7 @@ MOII_FN void close_group(void) { asm volatile("cp.async.commit_group;" : : : "me
 /* The thread's rows of a tile, as one group. */
 MOII_FN void fetch_tile(const quantize_mx_sm90_args &a, const slot &s, int tile, int c0)
 {
-    const unsigned long long policy = blockIdx.z * gridDim.y + blockIdx.y >= a.late ? EVICT_FIRST : EVICT_LAST; /* see quantize_mx_sm90.c */
+    const unsigned long long policy = blockIdx.y >= a.late ? EVICT_FIRST : EVICT_LAST; /* see quantize_mx_sm90.c */
     const char *from = (const char *)a.in + (s.r0 + my_row()) * a.in_bytes + (c0 + my_col()) * 2;
     uint4 *to = my_packet(tile);
     if (a.packets && s.rows == SLOT) {
@@ -330,7 +330,6 @@ extern "C" __global__ void __launch_bounds__(512, 2) quantize_mx_sm90(const __gr
     uint2 codes[2][4];
     make_tile(a, s0, 0, first, c0, left, codes[0]);
     GROUPS_LEFT(0);
-    meet(a, MEET_SECOND);
     make_tile(a, s1, 1, first, c0, left, codes[1]);
 #if BLK128
     make_columns(a, first, c0, left);

@@ -7,8 +7,7 @@
 
 /* Where the blocks of a cluster meet: when their reads are on the way, when a tile has come, before codes leave. */
 #define MEET_FIRST 1
-#define MEET_SECOND 2
-#define MEET_STORES 4
+#define MEET_STORES 2
 
 typedef struct quantize_mx_sm90_args {
     const void *in;
@@ -19,7 +18,7 @@ typedef struct quantize_mx_sm90_args {
     int row_words;      /* rows of row-wise codes at multiples of 8 */
     int col_packets;    /* columns' codes at multiples of 16 */
     int meets;          /* with rows: MEET_... */
-    unsigned int late;  /* strips of 256 rows, band behind band, from here on are read as what leaves the L2 cache first */
+    unsigned int late;  /* strips of 256 rows from here on are read as what leaves the L2 cache first */
     tile8_side row, col;
 } quantize_mx_sm90_args;
 
