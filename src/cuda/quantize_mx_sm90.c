@@ -84,7 +84,7 @@ static void arrange(const moi_plan *plan, moii_gpu_launch *launch, quantize_mx_s
     if (!(d->want & MOI_WANT_ROWWISE)) {
         if (!d->groups) bands = across % 4 == 0 ? 4 : across % 2 == 0 ? 2 : 1;
     } else if (across % 2 == 0 && (!d->groups || a->cut.rows / d->groups >= MANY_ROWS)) {
-        launch->cluster = 2, a->meets = many ? MEET_FIRST | MEET_STORES : MEET_STORES;
+        launch->cluster = 2, a->meets = !many ? MEET_STORES : d->groups ? MEET_FIRST | MEET_STORES : MEET_FIRST | MEET_SECOND | MEET_STORES;
     }
     launch->grid[0] = across / bands, launch->grid[2] = bands;
 }

@@ -330,6 +330,7 @@ extern "C" __global__ void __launch_bounds__(512, 2) quantize_mx_sm90(const __gr
     uint2 codes[2][4];
     make_tile(a, s0, 0, first, c0, left, codes[0]);
     GROUPS_LEFT(0);
+    meet(a, MEET_SECOND);
     make_tile(a, s1, 1, first, c0, left, codes[1]);
 #if BLK128
     make_columns(a, first, c0, left);

@@ -7,7 +7,8 @@
 
 /* Where the blocks of a cluster meet: when their reads are on the way, when a tile has come, before codes leave. */
 #define MEET_FIRST 1
-#define MEET_STORES 2
+#define MEET_SECOND 2
+#define MEET_STORES 4
 
 typedef struct quantize_mx_sm90_args {
     const void *in;
