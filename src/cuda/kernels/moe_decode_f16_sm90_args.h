@@ -11,7 +11,7 @@ enum { F16_UP_WORKERS = 8, F16_TEAM = 4, F16_TEAMS = F16_UP_WORKERS / F16_TEAM, 
 enum { F16_ROWS = 16, F16_LINE = 128, F16_LINE_BYTES = F16_ROWS * F16_LINE, F16_UP_LINES = 2, F16_DOWN_LINES = 3 };
 enum { F16_MOST_TOKENS = 8, F16_MOST_SLOTS = 16 };
 
-/* More tokens (moe_decode_many_sm90.cu): a job is up to 8 or 16 tokens of one expert.  One warp brings columns. */
+/* More tokens, or of larger layers (moe_decode_many_sm90.cu): a job is up to 8 or 16 tokens of one expert.  One warp brings columns. */
 enum { MANY_TEAMS = 3, MANY_UP_WORKERS = MANY_TEAMS * F16_TEAM, MANY_UP_WARPS = MANY_UP_WORKERS + MANY_TEAMS + 1 };
 enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 4, MANY_TOKENS = 128, MANY_GROUPS_FROM = 64 };
 /* Bytes of a line of 8 columns in shared memory: FP16, then factors; u's exponents are there first. */
