@@ -53,7 +53,10 @@ static problem case_of(moit_rng *rng, int i)
         if (i % 7 == 3) s.f = i % 2 ? 1024 : 1536, s.h = 128, s.experts = 1 + s.experts / 4;
         if (i % 9 == 8) s.tokens = 13 + moit_below(rng, 120), s.h = 128, s.f = 128;
         /* long rows: of more than 8 tokens one job's columns fit, but not two; of up to 8, not a block of either pass beside the other */
-        if (i % 27 == 13) s.tokens = (i % 2 ? 3 : 9) + moit_below(rng, 12), s.h = i % 2 ? 7168 : 4096, s.f = 128, s.experts = 1 + s.experts / 3, s.top_k = 1 + s.top_k / 2;
+        if (i % 27 == 13) {
+            s.tokens = (i % 2 ? 3 : 9) + moit_below(rng, 12), s.h = i % 2 ? 7168 : 4096, s.f = 128;
+            s.experts = 1 + s.experts / 3, s.top_k = 1 + s.top_k / 2;
+        }
         if (i % 27 == 22) s.tokens = 66 + moit_below(rng, 9), s.h = 128, s.f = i % 2 ? 2048 : 1536, s.top_k = 1 + s.top_k / 4;
     }
     problem p = problem_make(f, s, MOI_BF16, moit_below(rng, 2) ? MOI_BF16 : MOI_F32);
