@@ -135,7 +135,7 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     return longest(work, bytes_once(p) / 2700.0);
 }
 
-/* ---- candidates: their stages are the most; boxes follows ---- */
+/* ---- candidates: their stages are the most; boxes follows; of equal estimates the first counts, so clusters stand before blocks alone ---- */
 
 static const moii_tensor_tile large[] = {
     { 2, 2, 128, 4, 2, 1, 1, 0, 0, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0 },

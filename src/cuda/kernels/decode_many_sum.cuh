@@ -31,7 +31,7 @@ MOII_FN void sum_pairs(const moe_decode_f16_sm90_args &a)
         ids[slot] = keeps ? id : -1, sums[slot] = weight;
     }
     __syncthreads();
-    grid_wait();
+    grid_wait(); /* ids and weights were there before pass 2 started, its sums are now */
     const int at = ((int)blockIdx.x * (int)blockDim.x + (int)threadIdx.x) * 4;
     if (at >= a.hidden) return;
     float y[4] = {};

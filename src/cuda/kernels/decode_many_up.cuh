@@ -6,7 +6,7 @@
 #include "decode_many_rooms.cuh"
 #include "decode_f16_team.cuh"
 
-/* By the warp that brings columns, before it does. */
+/* By the warp that brings columns, before it does.  Weights too before pass 2 may start: pass 3 reads them before it waits. */
 MOII_FN void leave_lists(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     leave_jobs(l, a, w.lane);
