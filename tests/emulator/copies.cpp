@@ -139,14 +139,27 @@ static void copies_arrive(unsigned int barrier)
 
 /* ---- runs and boxes ---- */
 
-static void run_load(unsigned int to, const void *from, unsigned int bytes, unsigned int barrier)
+/* Whether a copy to an address goes into the r-th block of the cluster: one of the mask, or the one that the address lies in. */
+static bool goes_to(int r, unsigned int to, unsigned int blocks)
+{
+    return blocks ? blocks >> r & 1 : r == (to >> 24 ? (int)(to >> 24) - 1 : device.self->in->rank);
+}
+
+/* An address in one block's memory, as the r-th block's is written. */
+static unsigned int place_in(int r, unsigned int to) { return (unsigned int)(r + 1) << 24 | (to & 0xFFFFFF); }
+
+static void run_load(unsigned int to, const void *from, unsigned int bytes, unsigned int barrier, unsigned int blocks)
 {
     if (to % 16 || (uintptr_t)from % 16 || bytes % 16) device.fail("a bulk copy's addresses and bytes are multiples of 16");
-    char *place = shared(to, (int)bytes);
-    mbarrier *b = barrier_at(barrier);
-    copier_writes(block_at(to), (int)(to & 0xFFFFFF), (int)bytes, b, device.self);
     if (checking) touch(from, (int)bytes, READS);
-    bulks.push_back({ device.self, true, [=] { memcpy(place, from, bytes), arrive_at(b, 0, -(int)bytes); } });
+    const block *own = device.self->in;
+    for (int r = 0; r < own->group->size; r++) {
+        if (!goes_to(r, to, blocks)) continue;
+        char *place = shared(place_in(r, to), (int)bytes);
+        mbarrier *b = barrier_at(place_in(r, barrier));
+        copier_writes(own->group->member[r], (int)(to & 0xFFFFFF), (int)bytes, b, device.self);
+        bulks.push_back({ &own->group->member[r]->thread_at[0], true, [=] { memcpy(place, from, bytes), arrive_at(b, 0, -(int)bytes); } });
+    }
 }
 
 /* Of each row of a box: where it is in the tensor (NULL: outside), and where in shared memory. */
@@ -213,10 +226,10 @@ static void box_load(unsigned int to, uint64_t map_address, const int at[5], uns
     if (to % 128) device.fail("a box goes to a multiple of 128");
     if (checking) tell_rows(map, at, READS);
     for (int r = 0; r < own->group->size; r++) {
-        if (blocks ? !(blocks >> r & 1) : r != (to >> 24 ? (int)(to >> 24) - 1 : own->rank)) continue;
-        const unsigned int there = (unsigned int)(r + 1) << 24, place = to & 0xFFFFFF;
-        shared(there | place, bytes);
-        mbarrier *b = barrier_at(there | (barrier & 0xFFFFFF));
+        if (!goes_to(r, to, blocks)) continue;
+        const unsigned int place = to & 0xFFFFFF;
+        shared(place_in(r, to), bytes);
+        mbarrier *b = barrier_at(place_in(r, barrier));
         char *memory = own->group->member[r]->memory;
         copier_writes(own->group->member[r], (int)place, bytes, b, device.self);
         bulks.push_back({ &own->group->member[r]->thread_at[0], true, [=] {

@@ -103,7 +103,7 @@ struct machine {
     void (*copies_close)();
     void (*copies_wait)(int groups);
     void (*copies_arrive)(unsigned int barrier);
-    void (*run_load)(unsigned int to, const void *from, unsigned int bytes, unsigned int barrier);
+    void (*run_load)(unsigned int to, const void *from, unsigned int bytes, unsigned int barrier, unsigned int blocks);
     void (*box_load)(unsigned int to, uint64_t map, const int at[5], unsigned int barrier, unsigned int blocks);
     void (*box_store)(uint64_t map, const int at[5], unsigned int from);
     void (*boxes_wait)();

@@ -152,7 +152,11 @@ PTX cp_async_wait_all() { m->copies_close(), m->copies_wait(0); }
 PTX cp_async_mbarrier_arrive_noinc_shared__cta_b64(u32 a) { m->copies_arrive(a); }
 PTX cp_async_bulk_shared__cluster_global_mbarrier__complete_tx__bytes(u32 to, u64 from, u32 bytes, u32 barrier)
 {
-    m->run_load(to, (const void *)from, bytes, barrier);
+    m->run_load(to, (const void *)from, bytes, barrier, 0);
+}
+PTX cp_async_bulk_shared__cluster_global_mbarrier__complete_tx__bytes_multicast__cluster(u32 to, u64 from, u32 bytes, u32 barrier, u16 blocks)
+{
+    m->run_load(to, (const void *)from, bytes, barrier, blocks);
 }
 PTX cp_async_bulk_tensor_3d_shared__cluster_global_tile_mbarrier__complete_tx__bytes(u32 to, u64 map, int x, int y, int z, u32 barrier)
 {

@@ -18,28 +18,25 @@ MOII_FN void load_lines(const product_map *mb, const unit &u, unsigned int tile,
 #endif
 }
 
-/* B first: it comes from memory, A was read by other blocks too. */
-MOII_FN void load_stage(const product_args &a, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block)
+/* In a cluster the first block fetches A for all. */
+MOII_FN void load_rows(const product_args &a, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block)
 {
-    load_lines(&a.b_map, u, tile, full, k, a.n / 2);
 #if !GATHER /* product_gather.cuh */
     const product_map *ma = &a.a_map;
     const int za = A_GROUPED ? u.group : 0;
-    const int share = BM / CLUSTER, from = CLUSTER > 1 ? (int)block * share : 0;
+    if (CLUSTER > 1 && block > 0) return;
     if (HALVES && !A_TURNED && blocks_of(u) < BM / 64) {
-        for (int i = (int)block; i < blocks_of(u); i += CLUSTER) {
-            if (CLUSTER > 1) box_load_to(tile + i * 8192, &a.part_map, full, k, u.row + i * 64, za, (1 << CLUSTER) - 1);
+#pragma unroll 1
+        for (int i = 0; i < blocks_of(u); i++) {
+            if (CLUSTER > 1) box_load_to(tile + i * 8192, &a.part_map, full, k, u.row + i * 64, za, WHOLE_CLUSTER);
             else box_load(tile + i * 8192, &a.part_map, full, k, u.row + i * 64, za);
         }
         return;
     }
 #if A_TURNED
-    for (int i = from; i < from + share; i += 64) {
-        if (CLUSTER > 1) box_load_to(tile + i * 128, ma, full, u.row + i, k, za, (1 << CLUSTER) - 1);
-        else box_load(tile + i * 128, ma, full, u.row + i, k, za);
-    }
+    for (int i = 0; i < BM; i += 64) box_load(tile + i * 128, ma, full, u.row + i, k, za);
 #else
-    if (CLUSTER > 1) box_load_to(tile + from * 128, ma, full, k, u.row + from, za, (1 << CLUSTER) - 1);
+    if (CLUSTER > 1) box_load_to(tile, ma, full, k, u.row, za, WHOLE_CLUSTER);
     else box_load(tile, ma, full, k, u.row, za);
 #endif
 #endif
@@ -52,37 +49,58 @@ MOII_FN unsigned int stage_bytes(const unit &u)
     return HALVES && !A_TURNED ? B_BYTES + (unsigned int)blocks_of(u) * 8192 : STAGE_BYTES;
 }
 
-#if SCALES_BULK
-/* The scales of one block of an operand, rows from `row` on; returns the bytes. */
-MOII_FN unsigned int load_run(const product_scales &t, long long group, unsigned int to, unsigned int full, int row, int block, int most)
+/* An operand's scales of a unit: one run of floats for each block of 128 of the reduction. */
+#define RUNS_IN_TURN (!ROTATED && !EARLY) /* one thread asks for all of them, in their order */
+typedef struct scale_runs {
+    const float *from; /* RUNS_IN_TURN: the next stage's, else the first one's */
+    unsigned int apart, bytes;
+} scale_runs;
+
+MOII_FN scale_runs scale_runs_of(const product_scales &t, long long group, int row, int block, int most)
 {
-    const int count = min(most, (int)t.block_stride - row); /* block_stride: all rows, rounded up to 4 */
-    if (count <= 0) return 0;
-    run_load(to, (const float *)((const char *)t.p + group * t.group_bytes) + (long long)block * t.block_stride + row, count * 4, full);
-    return count * 4;
+    const int there = (int)t.block_stride - row; /* block_stride: all rows, rounded up to 4 */
+    const float *first = (const float *)((const char *)t.p + group * t.group_bytes) + (long long)block * t.block_stride + row;
+    return { first, t.block_stride * STRIDE, 4 * (unsigned int)max(min(most, there), 0) };
 }
 
-/* Announces all bytes of the stage. */
-MOII_FN void load_runs(const product_args &a, const shared &s, const unit &u, unsigned int stage, int step)
+MOII_FN void load_run(scale_runs *t, int step, unsigned int to, unsigned int full, bool to_all)
 {
-    const unsigned int full = full_barrier(s, stage), to = s.base + SCALES_AT + SCALE_FLOATS * 4 * stage;
-    unsigned int bytes = stage_bytes(u) + load_run(a.a_scales, A_GROUPED ? u.group : 0, to, full, u.row & ~3, u.block + step * STRIDE, A_STAGED);
+    const float *from = t->from + (RUNS_IN_TURN ? 0 : (unsigned long long)t->apart * step);
+    if (t->bytes == 0) return;
+    if (to_all) run_load_to(to, from, t->bytes, full, WHOLE_CLUSTER);
+    else run_load(to, from, t->bytes, full);
+    if (RUNS_IN_TURN) t->from += t->apart;
+}
+
+/* What the stages of a unit have in common: between a stage's release and its copies there is little to find out. */
+typedef struct feed {
+    unsigned int bytes; /* of a stage, scales among them */
+    scale_runs a, b;
+} feed;
+
+MOII_FN feed feed_of(const product_args &a, const unit &u)
+{
+    feed f = { stage_bytes(u), { 0, 0, 0 }, { 0, 0, 0 } };
+#if SCALES_BULK
     static_assert(!WIDE || SCALING == SCALING_SQUARE, "a warpgroup's columns have scales in a tile's own order");
-    if (SCALING == SCALING_VECTOR) bytes += load_run(a.b_scales, B_GROUPED ? u.group : 0, to + A_STAGED * 4, full, u.col, u.block + step * STRIDE, BN);
-    barrier_expect(full, bytes);
+    f.a = scale_runs_of(a.a_scales, A_GROUPED ? u.group : 0, u.row & ~3, u.block, A_STAGED);
+    if (SCALING == SCALING_VECTOR) f.b = scale_runs_of(a.b_scales, B_GROUPED ? u.group : 0, u.col, u.block, BN);
+    f.bytes += f.a.bytes + f.b.bytes;
+#endif
+    return f;
 }
-#endif
 
-/* A stage, whose place is free. */
-MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, unsigned int stage, int i, unsigned int block)
+/* A stage, whose place is free.  What a cluster shares goes first, else weights, which come from memory. */
+MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, feed *f, unsigned int stage, int i, unsigned int block)
 {
-    const int step = turned(u, i);
-    load_stage(a, u, tile_at(s, stage), full_barrier(s, stage), u.k + step * (STRIDE * STEP), block);
-#if SCALES_BULK
-    load_runs(a, s, u, stage, step);
-#else
-    barrier_expect(full_barrier(s, stage), stage_bytes(u));
-#endif
+    const int step = turned(u, i), k = u.k + step * (STRIDE * STEP);
+    const unsigned int tile = tile_at(s, stage), full = full_barrier(s, stage), scales = s.base + SCALES_AT + SCALE_FLOATS * 4 * stage;
+    barrier_expect(full, f->bytes);
+    if (CLUSTER > 1) load_rows(a, u, tile, full, k, block);
+    load_lines(&a.b_map, u, tile, full, k, a.n / 2);
+    if (CLUSTER == 1) load_rows(a, u, tile, full, k, block);
+    if (SCALES_BULK && (CLUSTER == 1 || block == 0)) load_run(&f->a, step, scales, full, CLUSTER > 1);
+    if (SCALES_BULK && SCALING == SCALING_VECTOR) load_run(&f->b, step, scales + A_STAGED * 4, full, false);
 }
 
 #if !EARLY
@@ -98,8 +116,9 @@ MOII_FN void load_early(const product_args &a, const shared &s, unsigned int blo
     if (first_unit() >= a.n_tiles) return;
     unit_part(block, &u);
     const int steps = min(early_stages(a), steps_of(u));
+    feed f = feed_of(a, u);
 #pragma unroll 1
-    for (int i = 0; i < steps; i++) load_step(a, s, u, (unsigned int)i, i, block);
+    for (int i = 0; i < steps; i++) load_step(a, s, u, &f, (unsigned int)i, i, block);
 }
 #endif
 
@@ -116,6 +135,7 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
     for (bool early = EARLY; more; early = false) {
         u = next;
         const int steps = steps_of(u);
+        feed f = feed_of(a, u);
         if (WIDENS && steps > 0) await_rows(a, u.row + BM, &ready);
         int step = 0;
 #pragma unroll 1
@@ -125,7 +145,7 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
             for (; step < end; step++) {
                 if (!early || step >= early_stages(a)) { /* else it is under way */
                     barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
-                    load_step(a, s, u, r.stage, step, block);
+                    load_step(a, s, u, &f, r.stage, step, block);
                 }
                 ring_step(&r);
             }

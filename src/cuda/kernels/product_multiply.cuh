@@ -10,8 +10,9 @@ MOII_FN void release_stage(const shared &s, unsigned int stage)
 {
     const unsigned int lane = this_thread() % 32;
     __syncwarp();
+    static_assert(CLUSTER <= 2, "whoever is not the first block tells itself and the first one, which writes into all");
     if (CLUSTER > 1) {
-        if (lane < CLUSTER) barrier_arrive_at(empty_barrier(s, stage), lane);
+        if (lane <= s.rank) barrier_arrive_at(empty_barrier(s, stage), lane);
     } else if (lane == 0) barrier_arrive(empty_barrier(s, stage));
 }
 

@@ -73,6 +73,7 @@
  * sums are those, in front. */
 #define HALVES (WGS == 2 && !BESIDE && TURNS == 1 && SPLIT == 1 && !SHORT && BN % 128 == 0 && GROUPS != PRODUCT_DEPTH && SCALING != SCALING_MX)
 #define STEP (BITS16 ? 64 : 128) /* values of the reduction in a stage */
+#define WHOLE_CLUSTER ((1 << CLUSTER) - 1) /* as a mask of blocks */
 #define TEAM (128 * WGS)
 #define CONSUMERS (TEAM * TURNS)
 #define THREADS (CONSUMERS + 128)
@@ -178,6 +179,7 @@ MOII_FN void ring_step(ring *r)
 typedef struct shared {
     unsigned int base; /* address, a multiple of 1024 */
     char *p;
+    unsigned int rank; /* of the block in its cluster */
     unsigned int a, b; /* a multiplying warpgroup's descriptors of its part of the first stage */
 } shared;
 
@@ -206,7 +208,8 @@ static_assert(sizeof(deck) <= DECK_BYTES, "the deck lies in shared memory");
 MOII_FN void open_barriers(const shared &s, unsigned int block)
 {
     if (threadIdx.x == 0) /* and all else that a thread needs that sends tiles early */
-        for (unsigned int i = 0; i < STAGES; i++) barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS), barrier_init(empty_barrier(s, i), WGS * 4 * CLUSTER);
+        for (unsigned int i = 0; i < STAGES; i++)
+            barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS), barrier_init(empty_barrier(s, i), WGS * 4 * (block > 0 ? 1 : CLUSTER));
     if (threadIdx.x == (EARLY ? 0 : 32))
         for (unsigned int i = 0; i < CARDS; i++) barrier_init(card_dealt(s, i), 1), barrier_init(card_read(s, i), CARD_READERS);
 #if DEAL && CLUSTER > 1
@@ -267,6 +270,7 @@ MOII_FN void product(const product_args &a)
     const unsigned int block = CLUSTER * SPLIT > 1 ? cluster_rank() : 0;
     const int warp = (int)threadIdx.x / 32;
     if (threadIdx.x == 96) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
+    s.rank = block;
     open_barriers(s, block);
     if (SPLIT > 1) cluster_here(); /* the others' memory is not touched before the end */
     /* what the stream holds before has ended, and its results are there; what comes behind may start as soon as there is room */

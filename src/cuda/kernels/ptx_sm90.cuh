@@ -143,6 +143,13 @@ MOII_FN void run_load(unsigned int to, const void *from, unsigned int bytes, uns
                  :: "r"(to), "l"((unsigned long long)__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier) : "memory");
 }
 
+/* Into every block of the mask, as box_load_to. */
+MOII_FN void run_load_to(unsigned int to, const void *from, unsigned int bytes, unsigned int barrier, unsigned short blocks)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
+                 :: "r"(to), "l"((unsigned long long)__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier), "h"(blocks) : "memory");
+}
+
 /* A box the other way; what lies outside of the map is left out.  Copies so far, of this thread, become one group by copies_close. */
 MOII_FN void box_store(const void *map, unsigned int from, int x, int y, int z)
 {
