@@ -36,6 +36,7 @@ typedef struct job {
     int32_t *place;
     float *weight;      /* of each row, or NULL */
     moi_plan *plan;
+    char kernel[512];   /* its defines */
     float *before;
     void *d;
 } job;
@@ -161,24 +162,24 @@ static const char *row_of(const job *j)
 
 static void compare_told(void *user, const char *name, const char *value)
 {
-    const moi_plan *plan = user;
+    job *j = user;
     char bytes[32];
-    snprintf(bytes, sizeof bytes, "%lld", (long long)moi_plan_workspace_bytes(plan));
-    if (!strcmp(name, "chosen")) assert_string_equal(value, moi_plan_row(plan));
+    snprintf(bytes, sizeof bytes, "%lld", (long long)moi_plan_workspace_bytes(j->plan));
+    if (!strcmp(name, "chosen")) assert_string_equal(value, moi_plan_row(j->plan));
     if (!strcmp(name, "workspace")) assert_string_equal(value, bytes);
+    if (!strcmp(name, "kernel")) snprintf(j->kernel, sizeof j->kernel, "%s", value);
 }
 
 /* P:gemm.explain */
 static void open_plan(job *j, moi_ctx *ctx)
 {
     moi_explain_config to = MOI_EXPLAIN_CONFIG_INIT;
-    to.each = compare_told;
+    to.each = compare_told, to.user = j;
     if (j->grouping == DENSE) {
         moi_gemm_desc d = { .size = sizeof d, .row = row_of(j), .a = j->a.format, .b = j->b.format, .a_order = j->a.order, .b_order = j->b.order,
                             .out = j->out, .accumulate = j->accumulate, .max_m = j->m, .n = j->n, .k = j->k, .mx = j->mx,
                             .sm_limit = j->sm_limit, .overlap = j->overlap };
         moit_ok(moi_gemm_plan_create(&j->plan, ctx, &d));
-        to.user = j->plan;
         moit_ok(moi_gemm_explain(ctx, &d, &to));
     } else {
         moi_ggemm_desc d = { .size = sizeof d, .row = row_of(j), .grouping = (moi_grouping)j->grouping, .a = j->a.format, .b = j->b.format,
@@ -187,7 +188,6 @@ static void open_plan(job *j, moi_ctx *ctx)
                              .expected_rows = j->expected, .sm_limit = j->sm_limit, .overlap = j->overlap, .gather_rows = j->a_rows,
                              .scatter_rows = j->d_rows, .weighted = j->weight != NULL };
         moit_ok(moi_ggemm_plan_create(&j->plan, ctx, &d));
-        to.user = j->plan;
         moit_ok(moi_ggemm_explain(ctx, &d, &to));
     }
     int64_t bytes = j->lines * moi_row_bytes(j->out, j->n);
@@ -195,6 +195,8 @@ static void open_plan(job *j, moi_ctx *ctx)
     memset(j->d, 0xFF, (size_t)bytes);
     j->before = calloc((size_t)(j->lines * j->n) + 1, sizeof(float));
 }
+
+static bool chose(const job *j, const char *define) { return strstr(j->kernel, define) != NULL; }
 
 static void run(job *j)
 {
@@ -392,22 +394,6 @@ static void test_limit(void **state)
     }
 }
 
-static void find_tickets(void *user, const char *name, const char *value)
-{
-    if (!strcmp(name, "kernel")) *(bool *)user = strstr(value, "DEAL=1") != NULL;
-}
-
-static bool draws_tickets(const job *j)
-{
-    bool found = false;
-    moi_explain_config to = MOI_EXPLAIN_CONFIG_INIT;
-    to.each = find_tickets, to.user = &found;
-    moi_ggemm_desc d = { .size = sizeof d, .row = "ggemm_sm90", .grouping = MOI_GROUP_M, .a = j->a.format, .b = j->b.format, .out = j->out,
-                         .groups = j->groups, .max_rows = j->rows, .n = j->n, .k = j->k, .sm_limit = j->sm_limit, .overlap = j->overlap };
-    moit_ok(moi_ggemm_explain(moit_gpu(), &d, &to));
-    return found;
-}
-
 /* Tiles of groups that differ are drawn from a counter, or dealt one after the other (overlap): the same bits, and right. */
 static void test_tickets(void **state)
 {
@@ -421,16 +407,16 @@ static void test_tickets(void **state)
         j.a.format = pairs[i].a, j.b.format = pairs[i].b;
         memcpy(j.offsets, cuts, sizeof cuts);
         open_operands(&j, &rng);
-        assert_true(draws_tickets(&j));
         open_plan(&j, moit_gpu());
+        assert_true(chose(&j, "DEAL=1"));
         run(&j);
         if (i == 0) check(&j, 0);
         void *first = j.d;
         free(j.before);
         moi_plan_free(j.plan);
         j.overlap = true;
-        assert_false(draws_tickets(&j));
         open_plan(&j, moit_gpu());
+        assert_false(chose(&j, "DEAL=1"));
         run(&j);
         assert_memory_equal(first, j.d, (size_t)(j.lines * moi_row_bytes(j.out, j.n)));
         moit_free(first);
@@ -473,6 +459,38 @@ static void test_cut(void **state)
     }
 }
 
+/* FP32 that leaves by boxes: columns that are whole sixteens or not, that are left over for a pair of tiles or not, rows left over for a
+ * warpgroup, groups without values, rows of D that no box can name. */
+static void test_boxes(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const struct { int grouping; moi_recipe recipe; moi_layout layout; int64_t m, n; const char *define; } cases[] = {
+        { MOI_GROUP_K, MOI_RECIPE_BLK128, MOI_LAYOUT_COL, 580, 512, "CLUSTER=2" }, { MOI_GROUP_K, MOI_RECIPE_BLK128, MOI_LAYOUT_COL, 1100, 368, "WOVEN=1" },
+        { MOI_GROUP_K, MOI_RECIPE_BLK128, MOI_LAYOUT_ROW, 1153, 508, "WGS=3" }, { MOI_GROUP_K, MOI_RECIPE_BLK128, MOI_LAYOUT_COL, 1150, 509, "WGS=3" },
+        { DENSE, MOI_RECIPE_BLK128, MOI_LAYOUT_COL, 1150, 496, "WOVEN=1" }, { DENSE, MOI_RECIPE_MX32, MOI_LAYOUT_ROW, 1089, 512, "WOVEN=1" },
+    };
+    static const int64_t cuts[] = { 0, 200, 200, 737, 738 };
+    int parts, part = moit_part(&parts), count = 2 * (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor boxes", (uint64_t)i);
+        const int c = i / 2;
+        job j = { .gpu = true, .grouping = cases[c].grouping, .out = MOI_F32, .accumulate = i % 2, .m = cases[c].m, .n = cases[c].n, .k = 400,
+                  .mx = cases[c].recipe == MOI_RECIPE_MX32 ? MOI_MX_PER_128 : MOI_MX_FREE, .sm_limit = 4 };
+        if (j.grouping == MOI_GROUP_K) j.groups = 4, j.rows = 740, j.k = 0;
+        j.a.format = (moi_format)V(cases[c].recipe, MOI_E4M3), j.b.format = (moi_format)V(cases[c].recipe, c % 2 ? MOI_E5M2 : MOI_E4M3);
+        j.a.format.layout = j.b.format.layout = cases[c].layout;
+        memcpy(j.offsets, cuts, sizeof cuts);
+        open_operands(&j, &rng);
+        open_plan(&j, moit_gpu());
+        assert_true(chose(&j, cases[c].define));
+        fill_before(&j, &rng);
+        run(&j);
+        check(&j, (uint64_t)i);
+        close(&j);
+    }
+}
+
 /* The CPU's rows keep a tighter bound than the one asked for here. */
 static void test_cpu(void **state)
 {
@@ -483,7 +501,7 @@ static void test_cpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cpu), cmocka_unit_test(test_tickets), cmocka_unit_test(test_cut), cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_cpu), cmocka_unit_test(test_tickets), cmocka_unit_test(test_cut), cmocka_unit_test(test_boxes), cmocka_unit_test(test_limit),
         cmocka_unit_test(test_dense), cmocka_unit_test(test_rows), cmocka_unit_test(test_depth), cmocka_unit_test(test_masked),
         cmocka_unit_test(test_nan),
     };

@@ -17,11 +17,11 @@ _Static_assert(PRODUCT_BF16 == MOI_BF16 && PRODUCT_E4M3 == MOI_E4M3 && PRODUCT_E
  * than a scale for every 32 products. */
 enum { WIDEN_FROM = 512, WIDENS_FROM = 16384 }; /* and of so many, the kernel itself makes that of A as it goes along */
 
-static const moi_format plain_bf16 = { .recipe = MOI_RECIPE_BF16, .elem = MOI_BF16 };
+static const moi_format plain_bf16 = { .recipe = MOI_RECIPE_BF16, .elem = MOI_BF16 }, plain_f32 = { .elem = MOI_F32 };
 
 static bool eight_bits(const moi_format *f) { return f->elem == MOI_E4M3 || f->elem == MOI_E5M2; }
 
-static int size_of(const moi_format *f) { return f->elem == MOI_BF16 ? 2 : 1; }
+static int size_of(const moi_format *f) { return f->elem == MOI_F32 ? 4 : f->elem == MOI_BF16 ? 2 : 1; }
 
 /* Rows of A as it lies: the most, and those of a run. */
 static int64_t most_lines(const moii_tensor_product *p) { return p->gather_rows ? p->gather_rows : p->m; }
@@ -99,6 +99,7 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     snprintf(bytes, sizeof bytes, " SHARED_BYTES=%d", moii_tensor_shared(p, t));
     append(defines, bytes);
     if (t->wide) append(defines, " WIDE=1");
+    if (moii_tile_woven(p, t)) append(defines, " WOVEN=1");
     if (t->few) append(defines, t->few == 2 ? " SHORT=2" : " SHORT=1");
     if (p->dealt) append(defines, " DEAL=1");
     if (p->widens) append(defines, p->widens == MOI_E4M3 ? " WIDENS=4" : " WIDENS=5");
@@ -205,9 +206,25 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
 
 /* ---- launching ---- */
 
-/* Boxes of an operand [groups][lines][length], `length` elements of a line contiguous. */
+/* A map of a tensor whose lines lie `pitch` bytes apart; strides: in lines. */
+static moi_status encode_map(const moii_driver *driver, product_map *map, int size, const void *data, int rank, const uint64_t sizes[], uint64_t pitch,
+                             const uint64_t strides[], const uint32_t box[])
+{
+    moii_cuenum type = size == 4 ? MOII_CU_MAP_F32 : size == 2 ? MOII_CU_MAP_BF16 : MOII_CU_MAP_U8;
+    uint64_t bytes[4];
+    uint32_t steps[5] = { 1, 1, 1, 1, 1 };
+    for (int i = 0; i < rank - 1; i++) bytes[i] = pitch * strides[i];
+    moii_cu_tensor_map out;
+    moii_cuenum result = driver->cuTensorMapEncodeTiled(&out, type, (uint32_t)rank, (void *)(uintptr_t)data, sizes, bytes, box, steps, 0,
+                                                        MOII_CU_MAP_SWIZZLE_128, MOII_CU_MAP_L2_256, 0);
+    if (result) return moii_driver_check(driver, result, "cuTensorMapEncodeTiled");
+    for (int i = 0; i < 16; i++) map->opaque[i] = out.opaque[i];
+    return MOI_OK;
+}
+
+/* Boxes of an operand [groups][lines][length], `length` elements of a line contiguous; woven: of so many lines of one matrix, in WOVEN's order. */
 static moi_status make_map(const moi_plan *plan, const char *where, const char *name, product_map *map, const moi_format *f, const void *data,
-                           const int64_t extent[3], int64_t ld, int box_across, int box_lines)
+                           const int64_t extent[3], int64_t ld, int box_across, int box_lines, bool woven)
 {
     const moii_driver *driver = &moii_gpu_of(plan->ctx)->driver;
     int size = size_of(f);
@@ -215,15 +232,12 @@ static moi_status make_map(const moi_plan *plan, const char *where, const char *
     MOII_REQUIRE(pitch % 16 == 0, MOI_ERR_ALIGN, "%s: rows of %s must be a multiple of 16 bytes apart for %s, got %llu", where, name,
                  plan->impl->name, (unsigned long long)pitch);
     if (pitch == 0) pitch = 16; /* nothing will be read */
-    uint64_t sizes[3], strides[2] = { pitch, pitch * (uint64_t)moii_max(extent[1], 1) };
-    for (int i = 0; i < 3; i++) sizes[i] = (uint64_t)moii_max(extent[i], 1);
-    uint32_t box[3] = { (uint32_t)box_across, (uint32_t)box_lines, 1 }, steps[3] = { 1, 1, 1 };
-    moii_cu_tensor_map out;
-    moii_cuenum result = driver->cuTensorMapEncodeTiled(&out, size == 2 ? MOII_CU_MAP_BF16 : MOII_CU_MAP_U8, 3, (void *)(uintptr_t)data, sizes, strides,
-                                                        box, steps, 0, MOII_CU_MAP_SWIZZLE_128, MOII_CU_MAP_L2_256, 0);
-    if (result) return moii_driver_check(driver, result, "cuTensorMapEncodeTiled");
-    for (int i = 0; i < 16; i++) map->opaque[i] = out.opaque[i];
-    return MOI_OK;
+    uint64_t length = (uint64_t)moii_max(extent[0], 1), lines = (uint64_t)moii_max(extent[1], 1), groups = (uint64_t)moii_max(extent[2], 1);
+    uint32_t across = (uint32_t)box_across, high = (uint32_t)box_lines;
+    if (woven)
+        return encode_map(driver, map, size, data, 5, (uint64_t[]){ length, 2, 4, 2, lines / 16 }, pitch, (uint64_t[]){ 1, 4, 2, 16 },
+                          (uint32_t[]){ across, 2, 4, 2, high / 16 });
+    return encode_map(driver, map, size, data, 3, (uint64_t[]){ length, lines, groups }, pitch, (uint64_t[]){ 1, lines }, (uint32_t[]){ across, high, 1 });
 }
 
 static product_scales scales_of(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth)
@@ -250,10 +264,10 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     const void *nothing = p->swiglu ? r->act.data : r->d; /* an operand without elements needs no address */
     const void *a = r->a->data ? r->a->data : nothing;
     MOII_TRY(make_map(plan, where, "a", out.a, p->a, a, p->a_turned ? a_turned : a_straight, r->a->ld, p->a_turned ? 64 : step,
-                      p->a_turned ? 64 : bm));
-    if (moii_tile_halves(p, t) && !p->a_turned) MOII_TRY(make_map(plan, where, "a", out.part, p->a, a, a_straight, r->a->ld, step, 64));
+                      p->a_turned ? 64 : bm, false));
+    if (moii_tile_halves(p, t) && !p->a_turned) MOII_TRY(make_map(plan, where, "a", out.part, p->a, a, a_straight, r->a->ld, step, 64, false));
     return make_map(plan, where, "b", out.b, p->b, r->b->data ? r->b->data : nothing, p->b_turned ? b_turned : b_straight, r->b->ld,
-                    p->b_turned ? 64 : step, p->b_turned || p->swiglu ? 64 : moii_tile_lines(p, t));
+                    p->b_turned ? 64 : step, p->b_turned || p->swiglu ? 64 : moii_tile_lines(p, t), moii_tile_woven(p, t));
 }
 
 /* A block that copies, not several, on each of a limited number of multiprocessors: nothing says which ones take them. */
@@ -311,9 +325,10 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     if (p->grouping == PRODUCT_DEPTH) x.depth_block = (int)moi_format_block(&s->a);
     x.band = (int)moii_max(1, 2048 / bm);
     x.vectors = moii_aligned(r->d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
-    if (x.vectors && !p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && t->bn % 64 == 0) {
+    bool carries = moii_tile_carries(p, t);
+    if (x.vectors && (carries || (!p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && t->bn % 64 == 0))) {
         int64_t extent[3] = { p->n, p->grouping == PRODUCT_MASKED ? p->groups * r->m : r->m, p->grouping == PRODUCT_DEPTH ? p->groups : 1 };
-        MOII_TRY(make_map(plan, where, "d", &x.d_map, &plain_bf16, r->d, extent, x.ldd, 64, 64));
+        MOII_TRY(make_map(plan, where, "d", &x.d_map, carries ? &plain_f32 : &plain_bf16, r->d, extent, x.ldd, carries ? 32 : 64, 64, false));
         x.d_boxes = 1;
     }
     int64_t units = most_units(p, t, r->m), blocks = t->cluster * t->split;

@@ -30,6 +30,9 @@ typedef struct moii_tensor_product {
     const moi_format *act;          /* of what SwiGLU gives */
 } moii_tensor_product;
 
+/* Each group has its own B. */
+static inline bool moii_tensor_experts(const moii_tensor_product *p) { return p->grouping == PRODUCT_ROWS || p->grouping == PRODUCT_MASKED; }
+
 /* Of a tile: whether warpgroups have the same rows; rows, and rows of B. */
 static inline bool moii_tile_beside(const moii_tensor_product *p, const moii_tensor_tile *t) { return p->swiglu || t->wide; }
 static inline int moii_tile_rows(const moii_tensor_product *p, const moii_tensor_tile *t) { return 64 * t->waves * (moii_tile_beside(p, t) ? 1 : t->wgs); }
@@ -41,6 +44,15 @@ static inline bool moii_tile_halves(const moii_tensor_product *p, const moii_ten
     bool grid = t->wgs == 2 && t->turns == 1 && t->split == 1 && t->bn % 128 == 0;
     return grid && !moii_tile_beside(p, t) && !t->few && p->grouping != PRODUCT_DEPTH && p->scaling != SCALING_MX;
 }
+
+/* Whether FP32 leaves by boxes: product_sm90.cuh's CARRIES. */
+static inline bool moii_tile_carries(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    return p->out_f32 && !moii_tensor_experts(p) && p->scaling == SCALING_VECTOR && t->wgs == 3 && t->waves == 1 && t->bn % 32 == 0;
+}
+
+/* Whether copies lay rows of B as product_sm90.cuh's WOVEN says: a map of sixteens of rows needs whole ones. */
+static inline bool moii_tile_woven(const moii_tensor_product *p, const moii_tensor_tile *t) { return moii_tile_carries(p, t) && p->n % 16 == 0; }
 
 /* How the last of so many units are cut, where nothing is ragged: product_units.cuh's cut_rest. */
 typedef struct moii_cutting { int64_t cut; int pieces; } moii_cutting;
@@ -75,8 +87,6 @@ typedef struct moii_tensor_plan {
 
 extern const moii_kernel moii_widen_kernel;
 
-/* Each group has its own B. */
-static inline bool moii_tensor_experts(const moii_tensor_product *p) { return p->grouping == PRODUCT_ROWS || p->grouping == PRODUCT_MASKED; }
 /* Whether the tensor cores can do it, and what SCALING it is. */
 bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why);
 /* Whether SwiGLU of p, which fits, can be made where it is stored. */

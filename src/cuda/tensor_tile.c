@@ -27,7 +27,7 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;
     int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : 0;
     int squares = p->scaling == SCALING_SQUARE ? 32 + 2 * 64 * 4 * squares_of(p, t) : 0;
-    int scales = 4 * (a_scales + b_scales), out = stores_boxes(p, t) ? t->wgs * t->boxes * 8192 : 0;
+    int scales = 4 * (a_scales + b_scales), out = stores_boxes(p, t) || moii_tile_carries(p, t) ? t->wgs * t->boxes * 8192 : 0;
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
     int parts = t->split > 1 ? t->split * (int)moii_ceil_div(t->waves * t->bn / 8, t->split) * 128 * t->wgs * 16 : 0;
     int gather = p->gather_rows ? bm * 4 : 0, places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
@@ -130,7 +130,7 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     if (t->split > 2) sms = (double)((p->sms / t->split - 1) * t->split); /* the chip's parts have odd multiprocessors left over */
     double rounds = rounds_of(p, t, blocks, sms), busy = blocks < sms ? blocks / sms : 1.0;
     /* BF16 leaves by bulk copies in the background */
-    double store = p->out_f32 || t->split > 1 ? 1200.0 + bm * lines * out_bytes(p) / 16.0 : 1800.0 + bm * lines * out_bytes(p) / 80.0;
+    double store = (p->out_f32 && !moii_tile_carries(p, t)) || t->split > 1 ? 1200.0 + bm * lines * out_bytes(p) / 16.0 : 1800.0 + bm * lines * out_bytes(p) / 80.0;
     double work = rounds * (s.steps * stage_clocks(p, t, busy) + store) + (t->split > 1 ? 3000.0 : 0.0);
     return longest(work, bytes_once(p) / 2700.0);
 }
@@ -160,9 +160,9 @@ static void shorten(const moii_tensor_product *p, moii_tensor_tile *t)
 static void fit(const moii_tensor_product *p, moii_tensor_tile *t)
 {
     moii_tensor_tile two = *t;
-    t->boxes = t->waves * ((t->bn + 63) / 64), two.boxes = 2;
+    t->boxes = moii_tile_carries(p, t) ? t->bn / 32 : t->waves * ((t->bn + 63) / 64), two.boxes = 2;
     shorten(p, t), shorten(p, &two);
-    if (t->stages < 4 && t->boxes > 2 && stores_boxes(p, t) && two.stages > t->stages) *t = two;
+    if (t->stages < 4 && t->boxes > 2 && (stores_boxes(p, t) || moii_tile_carries(p, t)) && two.stages > t->stages) *t = two;
 }
 
 static void consider(search *s, moii_tensor_tile t)

@@ -239,20 +239,34 @@ static void box_load(unsigned int to, uint64_t map_address, const int at[5], uns
     }
 }
 
-static void box_store(uint64_t map_address, const int at[5], unsigned int from)
+static void add_float(char *to, const char *from)
+{
+    float sum, more;
+    memcpy(&sum, to, sizeof sum), memcpy(&more, from, sizeof more);
+    sum += more;
+    memcpy(to, &sum, sizeof sum);
+}
+
+/* adds: FP32 is added to what is there. */
+static void box_store(uint64_t map_address, const int at[5], unsigned int from, bool adds)
 {
     const tensor_map map = map_at(map_address);
     const int x = at[0], y = at[1], z = at[2];
     shared(from, box_bytes(map));
     if (from % 128) device.fail("a box comes from a multiple of 128");
+    if (adds && map.element != 4) device.fail("boxes of FP32 alone can be added");
     const char *memory = device.self->in->memory;
     if (checking) touch(memory + from, box_bytes(map), READS), tell_rows(map, at, WRITES);
     bulks.push_back({ device.self, false, [=] {
         const int to[5] = { x, y, z };
         rows_of(map, to, from, [&](char *there, int64_t first, unsigned int here) {
-            for (unsigned int i = 0; i < map.box[0]; i++)
-                if (there && inside(map, first + i))
-                    memcpy(there + (first + i) * map.element, memory + swizzled(here + i * map.element, map.swizzle), map.element);
+            for (unsigned int i = 0; i < map.box[0]; i++) {
+                if (!there || !inside(map, first + i)) continue;
+                char *to_there = there + (first + i) * map.element;
+                const char *value = memory + swizzled(here + i * map.element, map.swizzle);
+                if (adds) add_float(to_there, value);
+                else memcpy(to_there, value, map.element);
+            }
         });
     } });
 }

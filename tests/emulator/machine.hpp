@@ -105,7 +105,7 @@ struct machine {
     void (*copies_arrive)(unsigned int barrier);
     void (*run_load)(unsigned int to, const void *from, unsigned int bytes, unsigned int barrier, unsigned int blocks);
     void (*box_load)(unsigned int to, uint64_t map, const int at[5], unsigned int barrier, unsigned int blocks);
-    void (*box_store)(uint64_t map, const int at[5], unsigned int from);
+    void (*box_store)(uint64_t map, const int at[5], unsigned int from, bool adds);
     void (*boxes_wait)();
     void (*product)(const char *shape, float *const *d, uint64_t a, uint64_t b, bool more, int a_turned, int b_turned);
     void (*touch)(const void *p, int bytes, int kind);

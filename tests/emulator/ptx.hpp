@@ -80,6 +80,7 @@ PTX ld_shared_v2_u32(u32 &x, u32 &y, u32 a) { shared_two(x, y, a); }
 PTX ld_shared_v4_f32(float &x, float &y, float &z, float &w, u32 a) { shared_four(x, y, z, w, a); }
 PTX ld_shared_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u32 a) { shared_four(x, y, z, w, a); }
 PTX st_shared_f32(u32 a, float v) { *at_shared<float>(a) = v; }
+PTX st_shared_v2_f32(u32 a, float x, float y) { float *p = at_shared<float>(a, 2); p[0] = x, p[1] = y; }
 PTX st_shared_v4_f32(u32 a, float x, float y, float z, float w) { float *p = at_shared<float>(a, 4); p[0] = x, p[1] = y, p[2] = z, p[3] = w; }
 PTX st_shared_v4_u32(u32 a, u32 x, u32 y, u32 z, u32 w) { u32 *p = at_shared<u32>(a, 4); p[0] = x, p[1] = y, p[2] = z, p[3] = w; }
 
@@ -173,6 +174,11 @@ PTX cp_async_bulk_tensor_4d_shared__cluster_global_tile_mbarrier__complete_tx__b
     const int at[5] = { x, y, z, v };
     m->box_load(to, map, at, barrier, 0);
 }
+PTX cp_async_bulk_tensor_5d_shared__cluster_global_tile_mbarrier__complete_tx__bytes(u32 to, u64 map, int x, int y, int z, int v, int w, u32 barrier)
+{
+    const int at[5] = { x, y, z, v, w };
+    m->box_load(to, map, at, barrier, 0);
+}
 PTX cp_async_bulk_tensor_3d_shared__cluster_global_tile_mbarrier__complete_tx__bytes_multicast__cluster(u32 to, u64 map, int x, int y, int z,
                                                                                                         u32 barrier, u16 blocks)
 {
@@ -182,7 +188,12 @@ PTX cp_async_bulk_tensor_3d_shared__cluster_global_tile_mbarrier__complete_tx__b
 PTX cp_async_bulk_tensor_3d_global_shared__cta_tile_bulk_group(u64 map, int x, int y, int z, u32 from)
 {
     const int at[5] = { x, y, z };
-    m->box_store(map, at, from);
+    m->box_store(map, at, from, false);
+}
+PTX cp_reduce_async_bulk_tensor_3d_global_shared__cta_add_tile_bulk_group(u64 map, int x, int y, int z, u32 from)
+{
+    const int at[5] = { x, y, z };
+    m->box_store(map, at, from, true);
 }
 PTX cp_async_bulk_commit_group() {}
 PTX cp_async_bulk_wait_group_read(u32) { m->boxes_wait(); }

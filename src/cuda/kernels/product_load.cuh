@@ -6,11 +6,13 @@
 /* K-major: one box of rows of 128 bytes.  MN-major: runs of 64 values, 64 lines of the reduction each. */
 MOII_FN void load_lines(const product_map *mb, const unit &u, unsigned int tile, unsigned int full, int k, int half)
 {
-    const int zb = B_GROUPED ? u.group : 0;
+    [[maybe_unused]] const int zb = B_GROUPED ? u.group : 0;
 #if SWIGLU /* each warpgroup's gate, then its up; half: rows of B before the first of up */
 #pragma unroll
     for (int i = 0; i < 2 * WGS; i++)
         box_load(tile + A_BYTES + i * BN / 2 * PRODUCT_STEP_BYTES, mb, full, k, u.col + i / 2 * (BN / 2) + i % 2 * half, zb);
+#elif WOVEN
+    box_load_5(tile + A_BYTES, mb, full, k, 0, 0, 0, u.col / 16);
 #elif B_TURNED
     for (int i = 0; i < BN; i += 64) box_load(tile + A_BYTES + i * 128, mb, full, u.col + i, k, zb);
 #else

@@ -217,6 +217,7 @@ typedef struct wave_scales { float a[2], b[SQUARES]; } wave_scales;
  * the scales of the lane's columns begin, if they have any. */
 MOII_FN void promote(float *sum, const float *acc, int width, const wave_scales &v, bool first, int in, unsigned int columns)
 {
+    float4 four = make_float4(0, 0, 0, 0);
 #pragma unroll
     for (int j = 0; j < width / 8; j++) {
         float s0 = v.a[0], s1 = v.a[1], *d = sum + 4 * j;
@@ -228,7 +229,8 @@ MOII_FN void promote(float *sum, const float *acc, int width, const wave_scales 
         }
         float t[4] = { x[0], x[1], x[2], x[3] };
         if (SCALING == SCALING_VECTOR || SCALING == SCALING_MX) {
-            const float2 b = shared_read_pair(columns + j * 32);
+            if (WOVEN && j % 2 == 0) four = shared_read_floats(columns + j * 32);
+            const float2 b = !WOVEN ? shared_read_pair(columns + j * 32) : j % 2 ? make_float2(four.z, four.w) : make_float2(four.x, four.y);
             t[0] *= b.x, t[1] *= b.y, t[2] *= b.x, t[3] *= b.y;
         }
 #pragma unroll
@@ -247,7 +249,7 @@ MOII_FN void promote(float *sum, const float *acc, int width, const wave_scales 
 /* Whole rounds of the ring by name, so that addresses are constants, where there are registers for that. */
 #define BY_NAME (!SHORT && TURNS == 1 && SCALING != SCALING_VECTOR && SCALE_ARRIVALS == 0)
 
-MOII_FN unsigned int lane_columns(const shared &s, unsigned int from) { return s.base + SCALES_AT + from + 4 * A_STAGED + this_thread() % 4 * 8; }
+MOII_FN unsigned int lane_columns(const shared &s, unsigned int from) { return s.base + SCALES_AT + from + 4 * A_STAGED + this_thread() % 4 * (WOVEN ? 16 : 8); }
 
 /* One stage: for each of so many waves, four products summed by the tensor cores, then added times their scales.  keep: the stage is not
  * left yet. */

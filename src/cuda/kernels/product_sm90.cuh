@@ -8,6 +8,8 @@
  *             OUT_F32 1: D is FP32, 0: BF16;  ADD 1: D is added to
  *             WGS, WAVES  a tile has BM = 64 WGS WAVES rows: WGS warpgroups, each with WAVES blocks of 64 rows;  BN  columns
  *             WIDE    1: warpgroups lie side by side: a tile has 64 WAVES rows and WGS BN columns
+ *             WOVEN   1: of 16 rows of B the copies lay 0 1 4 5 8 9 12 13 in front of the others, so that a thread, which has two columns
+ *                     of 8 and of the next 8, has four behind each other (product_carry.cuh)
  *             SHORT   1: few rows: weights come from memory once, and so does the code, so that little of it is best;
  *                     2: and long chains of stages: one stage's products run while another's are added
  *             TURNS   teams of WGS warpgroups that take the stages of a tile in turn, and add up at its end
@@ -19,7 +21,7 @@
  *             WIDENS  PRODUCT_E4M3, PRODUCT_E5M2: A is a copy in BF16 of such codes, which the kernel makes (product_widen.cuh); 0: no
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
- *             BOXES   of 64 x 64 of D that a warpgroup sends on their way at a time (BF16)
+ *             BOXES   of 64 x 64 of D that a warpgroup sends on their way at a time (BF16); FP32: product_carry.cuh
  *             DEAL    how units are dealt to clusters (product_deal.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
  *             those are not runs.  The others multiply: the tensor
@@ -59,10 +61,15 @@
 #ifndef WIDE
 #define WIDE 0
 #endif
+#ifndef WOVEN
+#define WOVEN 0
+#endif
 #ifndef SHORT
 #define SHORT 0
 #endif
 #define BESIDE (SWIGLU || WIDE) /* warpgroups have the same rows, and columns of their own */
+#define A_GROUPED (GROUPS == PRODUCT_MASKED) /* each group has its own A, its own B */
+#define B_GROUPED (GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_MASKED)
 #define BITS16 (ELEM_A == PRODUCT_BF16)
 #define BM (64 * WAVES * (BESIDE ? 1 : WGS))
 #define COLUMNS (BN * (WIDE ? WGS : 1)) /* of D in a tile */
@@ -86,6 +93,8 @@
 #define SCALES_STAGED (SCALING >= SCALING_SQUARE && SCALING <= SCALING_MX)
 /* at a stage's barrier: of each thread behind its copies, or of each warp behind its stores */
 #define SCALE_ARRIVALS (GATHER ? LOADERS / 32 : !SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
+/* FP32 leaves by boxes (product_carry.cuh), where a map knows which rows are D's */
+#define CARRIES (OUT_F32 && SCALING == SCALING_VECTOR && WGS == 3 && WAVES == 1 && BN % 32 == 0 && !A_GROUPED && !B_GROUPED)
 /* warps that read what the block works on */
 #define CARD_READERS (CONSUMERS / 32 + (SCALE_ARRIVALS > 0 || WIDENS ? LOADERS / 32 : SCALING == SCALING_SQUARE ? 1 : 0))
 #define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
@@ -140,7 +149,7 @@
 #define STAGE_BYTES (A_BYTES + B_BYTES)
 #define SCALE_FLOATS (A_STAGED + B_STAGED)
 #define CHUNKS ((BN + 63) / 64)
-#define OUT_BYTES (OUT_F32 || SPLIT > 1 || SWIGLU ? 0 : WGS * BOXES * 8192)
+#define OUT_BYTES ((OUT_F32 && !CARRIES) || SPLIT > 1 || SWIGLU ? 0 : WGS * BOXES * 8192)
 #define OUT_AT (STAGES * STAGE_BYTES)
 #define SCALES_AT (OUT_AT + OUT_BYTES)
 #define SQUARES_AT (SCALES_AT + STAGES * SCALE_FLOATS * 4)
@@ -187,9 +196,6 @@ MOII_FN unsigned int full_barrier(const shared &s, unsigned int stage) { return 
 MOII_FN unsigned int empty_barrier(const shared &s, unsigned int stage) { return s.base + BARRIERS_AT + 16 * stage + 8; }
 MOII_FN unsigned int tile_at(const shared &s, unsigned int stage) { return s.base + STAGE_BYTES * stage; }
 MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)(s.p + SCALES_AT) + SCALE_FLOATS * stage; }
-
-#define A_GROUPED (GROUPS == PRODUCT_MASKED)
-#define B_GROUPED (GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_MASKED)
 
 #include "product_units.cuh"
 #include "product_deal.cuh"
@@ -254,7 +260,7 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block)
         store_tile(a, s, u, wg, sum);
 #endif
     }
-    if (!OUT_F32 && SPLIT == 1 && threadIdx.x % 32 == 0) copies_read(); /* the block's memory is needed until then */
+    if ((!OUT_F32 || CARRIES) && SPLIT == 1 && threadIdx.x % 32 == 0) copies_read(); /* the block's memory is needed until then */
 }
 
 /* the block's memory begins at a multiple of 1024 */

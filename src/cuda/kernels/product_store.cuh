@@ -65,7 +65,7 @@ MOII_FN void store_values(const product_args &a, const shared &s, const unit &u,
 #pragma unroll
         for (int j = 0; j < count; j++) {
             if (HALVES && j * 8 >= end) break;
-            const int col = u.col + first + j * 8 + lane % 4 * 2;
+            const int col = u.col + first + (WOVEN ? j / 2 * 16 + j % 2 * 2 + lane % 4 * 4 : j * 8 + lane % 4 * 2);
             const float x = sum[j * 4 + 2 * h], y = sum[j * 4 + 2 * h + 1];
             if (a.vectors && col + 1 < a.n) {
 #if OUT_F32
@@ -83,8 +83,12 @@ MOII_FN void store_values(const product_args &a, const shared &s, const unit &u,
     }
 }
 
-#if !OUT_F32
 #define STORE_BARRIER 4 /* and the next ones: a warpgroup's */
+#if CARRIES
+#include "product_carry.cuh"
+#endif
+
+#if !OUT_F32
 
 /* Two lines of 128 bytes at a time from shared memory: for what a box would write too much of. */
 MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, unsigned int at, int row, int col, int lane)
@@ -153,6 +157,12 @@ MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, i
     if (WEIGHTED)
 #pragma unroll
         for (int w = 0; w < WAVES; w++) apply_weights(s, w, lane, sum[w]);
+#endif
+#if CARRIES
+    if (a.d_boxes) {
+        carry_sums(a, s, u, wg, warp, lane, sum[0]);
+        return;
+    }
 #endif
 #if !OUT_F32
     if (a.d_boxes || (a.vectors && a.n % 8 == 0)) {

@@ -46,6 +46,11 @@ MOII_FN void shared_write_floats(unsigned int address, float a, float b, float c
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" :: "r"(address), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
 }
 
+MOII_FN void shared_write_pair(unsigned int address, float a, float b)
+{
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(address), "f"(a), "f"(b) : "memory");
+}
+
 MOII_FN void shared_write(unsigned int address, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(address), "f"(v) : "memory"); }
 
 MOII_FN unsigned int shared_read_word(unsigned int address)
@@ -128,6 +133,12 @@ MOII_FN void box_load_once_4(unsigned int to, const void *map, unsigned int barr
                  :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(v), "l"(EVICT_FIRST) : "memory");
 }
 
+MOII_FN void box_load_5(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, int v, int w)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
+                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(v), "r"(w) : "memory");
+}
+
 /* Into every block of the mask, at the same place, announced to the same barrier. */
 MOII_FN void box_load_to(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, unsigned short blocks)
 {
@@ -154,6 +165,13 @@ MOII_FN void run_load_to(unsigned int to, const void *from, unsigned int bytes, 
 MOII_FN void box_store(const void *map, unsigned int from, int x, int y, int z)
 {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
+                 :: "l"((unsigned long long)map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+/* The same, FP32, added to what is there. */
+MOII_FN void box_add(const void *map, unsigned int from, int x, int y, int z)
+{
+    asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
                  :: "l"((unsigned long long)map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
