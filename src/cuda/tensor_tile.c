@@ -129,8 +129,8 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     double bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
     if (t->split > 2) sms = (double)((p->sms / t->split - 1) * t->split); /* the chip's parts have odd multiprocessors left over */
     double rounds = rounds_of(p, t, blocks, sms), busy = blocks < sms ? blocks / sms : 1.0;
-    /* BF16 leaves by bulk copies in the background */
-    double store = (p->out_f32 && !moii_tile_carries(p, t)) || t->split > 1 ? 1200.0 + bm * lines * out_bytes(p) / 16.0 : 1800.0 + bm * lines * out_bytes(p) / 80.0;
+    bool behind = moii_tile_carries(p, t) || (!p->out_f32 && t->split == 1); /* D leaves by copies in the background */
+    double store = behind ? 1800.0 + bm * lines * out_bytes(p) / 80.0 : 1200.0 + bm * lines * out_bytes(p) / 16.0;
     double work = rounds * (s.steps * stage_clocks(p, t, busy) + store) + (t->split > 1 ? 3000.0 : 0.0);
     return longest(work, bytes_once(p) / 2700.0);
 }

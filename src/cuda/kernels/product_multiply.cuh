@@ -249,7 +249,10 @@ MOII_FN void promote(float *sum, const float *acc, int width, const wave_scales 
 /* Whole rounds of the ring by name, so that addresses are constants, where there are registers for that. */
 #define BY_NAME (!SHORT && TURNS == 1 && SCALING != SCALING_VECTOR && SCALE_ARRIVALS == 0)
 
-MOII_FN unsigned int lane_columns(const shared &s, unsigned int from) { return s.base + SCALES_AT + from + 4 * A_STAGED + this_thread() % 4 * (WOVEN ? 16 : 8); }
+MOII_FN unsigned int lane_columns(const shared &s, unsigned int from)
+{
+    return s.base + SCALES_AT + from + 4 * A_STAGED + this_thread() % 4 * (WOVEN ? 16 : 8);
+}
 
 /* One stage: for each of so many waves, four products summed by the tensor cores, then added times their scales.  keep: the stage is not
  * left yet. */
