@@ -334,8 +334,8 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     int64_t units = most_units(p, t, r->m), blocks = t->cluster * t->split;
     int64_t clusters = t->split > 1 ? units : moii_min(units, moii_max(1, p->sms / blocks));
     if (clusters == 0) return MOI_OK;
-    moii_cutting c = moii_tensor_cut(p, t, units, clusters);
-    x.cut = (int)c.cut, x.pieces = c.pieces;
+    product_cutting c = moii_tensor_cut(p, t, units, clusters);
+    x.cut = c.cut, x.pieces = c.pieces;
     if (p->widens) {
         x.a = r->narrow->data, x.a_pitch = r->narrow->ld ? r->narrow->ld : r->k, x.a_scales = scales_of(&s->a, r->narrow, r->m, r->k);
         x.wide = (void *)(uintptr_t)r->a->data, x.counters = (int *)(void *)((char *)workspace + s->tickets_at);

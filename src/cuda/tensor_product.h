@@ -5,6 +5,7 @@
 
 #include "gpu.h"
 #include "then_swiglu.h"
+#include "kernels/product_cut.h"
 #include "kernels/product_sm90_args.h"
 
 /* How the work is cut; product_sm90.cuh says what each number is. */
@@ -54,9 +55,8 @@ static inline bool moii_tile_carries(const moii_tensor_product *p, const moii_te
 /* Whether copies lay rows of B as product_sm90.cuh's WOVEN says: a map of sixteens of rows needs whole ones. */
 static inline bool moii_tile_woven(const moii_tensor_product *p, const moii_tensor_tile *t) { return moii_tile_carries(p, t) && p->n % 16 == 0; }
 
-/* How the last of so many units are cut, where nothing is ragged: product_units.cuh's cut_rest. */
-typedef struct moii_cutting { int64_t cut; int pieces; } moii_cutting;
-moii_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t units, int64_t clusters);
+/* How the last of so many units are cut. */
+product_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t units, int64_t clusters);
 
 /* One call's operands. */
 typedef struct moii_tensor_run {

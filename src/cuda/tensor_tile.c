@@ -62,21 +62,19 @@ static shape shape_of(const moii_tensor_product *p, const moii_tensor_tile *t)
                     (double)moii_ceil_div(moii_ceil_div(k, step), t->split) };
 }
 
-moii_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t units, int64_t clusters)
+product_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t units, int64_t clusters)
 {
-    moii_cutting none = { INT32_MAX, 2 };
-    if (!moii_tile_halves(p, t) || p->widens || (p->grouping != PRODUCT_DENSE && p->grouping != PRODUCT_ROWS) || units <= clusters) return none;
-    int64_t rest = units % clusters;
-    int pieces = rest * 4 <= clusters && moii_tile_rows(p, t) == 256 ? 4 : 2;
-    return rest > 0 && rest * pieces <= clusters ? (moii_cutting){ units - rest, pieces } : none;
+    bool cuts = moii_tile_halves(p, t) && !p->widens && (p->grouping == PRODUCT_DENSE || p->grouping == PRODUCT_ROWS);
+    if (!cuts || units >= PRODUCT_UNCUT) return (product_cutting){ PRODUCT_UNCUT, 2 };
+    return product_cut_rest((int)units, (int)clusters, moii_tile_rows(p, t));
 }
 
 /* Tiles that one multiprocessor has behind each other; the last ones may be cut. */
 static double rounds_of(const moii_tensor_product *p, const moii_tensor_tile *t, double blocks, double sms)
 {
     int64_t units = (int64_t)blocks / t->cluster, clusters = moii_max((int64_t)sms / t->cluster, 1);
-    moii_cutting c = t->split > 1 ? (moii_cutting){ INT32_MAX, 1 } : moii_tensor_cut(p, t, units, clusters);
-    if (c.cut < INT32_MAX) return (double)(c.cut / clusters) + (c.pieces == 4 ? 0.3 : 0.55);
+    product_cutting c = t->split > 1 ? (product_cutting){ PRODUCT_UNCUT, 1 } : moii_tensor_cut(p, t, units, clusters);
+    if (c.cut < PRODUCT_UNCUT) return (double)(c.cut / clusters) + (c.pieces == 4 ? 0.3 : 0.55);
     return (double)(int64_t)((blocks + sms - 1) / sms);
 }
 

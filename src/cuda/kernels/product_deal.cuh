@@ -78,10 +78,10 @@ MOII_FN deck deck_make(const product_args &a) /* a whole warp */
     }
     tiles = __reduce_add_sync(~0u, tiles), few = __reduce_add_sync(~0u, few);
     d.units = tiles * a.n_tiles, d.units_many = (tiles - few) * a.n_tiles;
-    cutting c = { UNCUT, 2 };
+    product_cutting c = { PRODUCT_UNCUT, 2 };
     if (CUTS && few == 0 && d.units > 0) {
-        c = cut_rest(d.units_many, units_apart());
-        if (c.cut < UNCUT) d.units_many = d.units = c.cut + (d.units - c.cut) * c.pieces;
+        c = product_cut_rest(d.units_many, units_apart(), BM);
+        if (c.cut < PRODUCT_UNCUT) d.units_many = d.units = c.cut + (d.units - c.cut) * c.pieces;
     }
     d.mixed = d.units_many > 0 ? d.units - min(few * a.n_tiles, 2 * units_apart()) : d.units;
     d.share = (d.units_many + 0.25) / max(d.mixed, 1); /* the quarter: rounding must not lose the last one */

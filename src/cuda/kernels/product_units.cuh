@@ -8,6 +8,8 @@
 #ifndef MOII_PRODUCT_UNITS_CUH
 #define MOII_PRODUCT_UNITS_CUH
 
+#include "product_cut.h"
+
 typedef struct unit {
     int group;
     int row;         /* first row of A within its matrix */
@@ -27,16 +29,6 @@ typedef struct cursor { /* the group and its band where the last unit lay */
 } cursor;
 
 #define CUTS (HALVES && (GROUPS == PRODUCT_DENSE || DEAL))
-#define UNCUT 0x7FFFFFFF
-
-/* How the last of so many units are cut: those that would keep a few clusters busy while the others are done. */
-typedef struct cutting { int cut, pieces; } cutting;
-MOII_FN cutting cut_rest(int units, int clusters)
-{
-    const int rest = units % clusters, pieces = rest * 4 <= clusters && BM == 256 ? 4 : 2;
-    return { units > clusters && rest > 0 && rest * pieces <= clusters ? units - rest : UNCUT, pieces };
-}
-
 /* Groups of any number of rows, of more than half a tile, or of fewer. */
 #define ROWS_ANY 0
 #define ROWS_MANY 1
@@ -69,7 +61,7 @@ MOII_FN cursor cursor_begin(const product_args &a, int kind)
     cursor c;
     c.kind = kind;
     c.group = c.band = c.first = 0;
-    c.cut = GROUPS == PRODUCT_DENSE ? a.cut : UNCUT, c.pieces = a.pieces;
+    c.cut = GROUPS == PRODUCT_DENSE ? a.cut : PRODUCT_UNCUT, c.pieces = a.pieces;
     cursor_enter(a, &c);
     return c;
 }
