@@ -459,8 +459,8 @@ static void test_cut(void **state)
     }
 }
 
-/* FP32 that leaves by boxes: columns that are whole sixteens or not, that are left over for a pair of tiles or not, rows left over for a
- * warpgroup, groups without values, rows of D that no box can name. */
+/* FP32 that leaves by boxes: columns that are whole sixteens or not, that are left over for a pair of tiles or not, none at all, rows left over
+ * for a warpgroup, groups without values, rows of D that no box can name. */
 static void test_boxes(void **state)
 {
     (void)state;
@@ -469,6 +469,7 @@ static void test_boxes(void **state)
         { MOI_GROUP_K, MOI_RECIPE_BLK128, MOI_LAYOUT_COL, 580, 512, "CLUSTER=2" }, { MOI_GROUP_K, MOI_RECIPE_BLK128, MOI_LAYOUT_COL, 1100, 368, "WOVEN=1" },
         { MOI_GROUP_K, MOI_RECIPE_BLK128, MOI_LAYOUT_ROW, 1153, 508, "WGS=3" }, { MOI_GROUP_K, MOI_RECIPE_BLK128, MOI_LAYOUT_COL, 1150, 509, "WGS=3" },
         { DENSE, MOI_RECIPE_BLK128, MOI_LAYOUT_COL, 1150, 496, "WOVEN=1" }, { DENSE, MOI_RECIPE_MX32, MOI_LAYOUT_ROW, 1089, 512, "WOVEN=1" },
+        { MOI_GROUP_K, MOI_RECIPE_BLK128, MOI_LAYOUT_COL, 1100, 0, "WOVEN=1" }, { DENSE, MOI_RECIPE_BLK128, MOI_LAYOUT_COL, 1100, 0, "WOVEN=1" },
     };
     static const int64_t cuts[] = { 0, 200, 200, 737, 738 };
     int parts, part = moit_part(&parts), count = 2 * (int)(sizeof cases / sizeof *cases);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * product_load.cuh: the loading warps of product_sm90.cuh: tiles of A and B by tensor maps, scales by ordinary loads. */
+ * product_load.cuh: the loading warps of product_sm90.cuh: tiles of A and B by tensor maps, scales by runs or by ordinary loads. */
 #ifndef MOII_PRODUCT_LOAD_CUH
 #define MOII_PRODUCT_LOAD_CUH
 
