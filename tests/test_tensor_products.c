@@ -101,6 +101,12 @@ static void choose_places(job *j, moit_rng *rng)
         if (!below(rng, 10)) j->place[i] = -1;
 }
 
+static void gather(job *j, moit_rng *rng, int64_t a_rows)
+{
+    j->a_rows = a_rows, j->index = malloc((size_t)j->rows * sizeof *j->index + 1);
+    for (int64_t r = 0; r < j->rows; r++) j->index[r] = (int32_t)below(rng, a_rows);
+}
+
 static void choose(job *j, int grouping, moit_rng *rng)
 {
     *j = (job){ .grouping = grouping };
@@ -144,9 +150,7 @@ static void choose(job *j, int grouping, moit_rng *rng)
         j->counts[g] = n;
     }
     j->rows = j->offsets[j->groups] + below(rng, 3);
-    if (grouping == MOI_GROUP_M && below(rng, 2)) j->a_rows = 1 + below(rng, 200);
-    if (j->a_rows) j->index = malloc((size_t)j->rows * sizeof *j->index + 1);
-    for (int64_t r = 0; r < j->rows && j->a_rows; r++) j->index[r] = (int32_t)below(rng, j->a_rows);
+    if (grouping == MOI_GROUP_M && below(rng, 2)) gather(j, rng, 1 + below(rng, 200));
     if (grouping == MOI_GROUP_M) choose_places(j, rng);
     if (below(rng, 2)) j->expected = 1 + below(rng, 2000);
     if (grouping == MOI_GROUP_MASKED) j->rows = 1 + below(rng, 3) * 70;
@@ -185,7 +189,7 @@ static void open_plan(job *j, moi_ctx *ctx)
         moi_ggemm_desc d = { .size = sizeof d, .row = row_of(j), .grouping = (moi_grouping)j->grouping, .a = j->a.format, .b = j->b.format,
                              .a_order = j->a.order, .b_order = j->b.order, .out = j->out, .accumulate = j->accumulate, .groups = j->groups,
                              .max_rows = j->rows, .m = j->grouping == MOI_GROUP_K ? j->m : 0, .n = j->n, .k = j->grouping == MOI_GROUP_K ? 0 : j->k,
-                             .expected_rows = j->expected, .sm_limit = j->sm_limit, .overlap = j->overlap, .gather_rows = j->a_rows,
+                             .mx = j->mx, .expected_rows = j->expected, .sm_limit = j->sm_limit, .overlap = j->overlap, .gather_rows = j->a_rows,
                              .scatter_rows = j->d_rows, .weighted = j->weight != NULL };
         moit_ok(moi_ggemm_plan_create(&j->plan, ctx, &d));
         moit_ok(moi_ggemm_explain(ctx, &d, &to));
@@ -395,6 +399,26 @@ static void test_limit(void **state)
 }
 
 /* Tiles of groups that differ are drawn from a counter, or dealt one after the other (overlap): the same bits, and right. */
+static void both_orders(job *j, moit_rng *rng, bool broad, bool checked)
+{
+    open_operands(j, rng);
+    open_plan(j, moit_gpu());
+    assert_true(chose(j, "DEAL=1"));
+    assert_true(!broad || chose(j, "BROAD=1"));
+    run(j);
+    if (checked) check(j, 0);
+    void *first = j->d;
+    free(j->before);
+    moi_plan_free(j->plan);
+    j->overlap = true;
+    open_plan(j, moit_gpu());
+    assert_false(chose(j, "DEAL=1") || chose(j, "BROAD=1"));
+    run(j);
+    assert_memory_equal(first, j->d, (size_t)(j->lines * moi_row_bytes(j->out, j->n)));
+    moit_free(first);
+    close(j);
+}
+
 static void test_tickets(void **state)
 {
     (void)state;
@@ -406,21 +430,41 @@ static void test_tickets(void **state)
         job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = i % 2 ? MOI_F32 : MOI_BF16, .n = 520, .k = 256, .groups = 5, .rows = 1391, .sm_limit = 4 };
         j.a.format = pairs[i].a, j.b.format = pairs[i].b;
         memcpy(j.offsets, cuts, sizeof cuts);
-        open_operands(&j, &rng);
-        open_plan(&j, moit_gpu());
-        assert_true(chose(&j, "DEAL=1"));
-        run(&j);
-        if (i == 0) check(&j, 0);
-        void *first = j.d;
-        free(j.before);
-        moi_plan_free(j.plan);
-        j.overlap = true;
-        open_plan(&j, moit_gpu());
-        assert_false(chose(&j, "DEAL=1"));
-        run(&j);
-        assert_memory_equal(first, j.d, (size_t)(j.lines * moi_row_bytes(j.out, j.n)));
-        moit_free(first);
-        close(&j);
+        both_orders(&j, &rng, false, i == 0);
+    }
+}
+
+/* What is left of a group, if it is at most half a tile's rows, in tiles of twice the columns: one and two blocks of 64 rows, whole and not, behind
+ * full tiles and alone, columns that end in either half, more stages than scales are fetched for at once. */
+static void test_broad(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const int64_t cuts[][GROUPS + 1] = { { 0, 100, 164, 292, 421, 421, 805, 806, 1190, 1253 }, { 0, 65, 192, 200, 264, 392, 392, 393, 500, 530 } };
+    static const struct { int pair, cuts; int64_t n, k; moi_dtype out; moi_layout layout; moi_mx_scales mx; moi_order order; bool gathers, placed; } cases[] = {
+        { .pair = 0, .n = 1200, .k = 416, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
+        { .pair = 0, .n = 776, .k = 400, .out = MOI_F32, .layout = MOI_LAYOUT_COL },
+        { .pair = 0, .cuts = 1, .n = 300, .k = 8336, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
+        { .pair = 0, .n = 1032, .k = 384, .out = MOI_BF16, .layout = MOI_LAYOUT_COL, .placed = true },
+        { .pair = 5, .n = 650, .k = 272, .out = MOI_BF16, .layout = MOI_LAYOUT_ROW, .gathers = true },
+        { .pair = 0, .n = 1280, .k = 640, .out = MOI_F32, .layout = MOI_LAYOUT_COL, .gathers = true, .placed = true },
+        { .pair = 4, .n = 1024, .k = 336, .out = MOI_BF16 },
+        { .pair = 4, .n = 1032, .k = 208, .out = MOI_F32, .order = MOI_MN_MAJOR, .placed = true },
+        { .pair = 4, .n = 640, .k = 80, .out = MOI_BF16, .gathers = true },
+        { .pair = 2, .n = 1288, .k = 544, .out = MOI_BF16, .layout = MOI_LAYOUT_TILED, .mx = MOI_MX_PER_ROW },
+    };
+    int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor broad", (uint64_t)i);
+        job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = cases[i].out, .n = cases[i].n, .k = cases[i].k, .groups = GROUPS, .mx = cases[i].mx,
+                  .expected = 600 * GROUPS, .sm_limit = 4 };
+        j.a.format = pairs[cases[i].pair].a, j.b.format = pairs[cases[i].pair].b, j.b.order = cases[i].order;
+        j.a.format.layout = j.b.format.layout = cases[i].layout;
+        memcpy(j.offsets, cuts[cases[i].cuts], sizeof j.offsets);
+        j.rows = j.offsets[GROUPS] + 2;
+        if (cases[i].gathers) gather(&j, &rng, 300);
+        while (cases[i].placed && !(j.place && j.weight)) free(j.place), free(j.weight), j.place = NULL, j.weight = NULL, choose_places(&j, &rng);
+        both_orders(&j, &rng, true, j.mx == MOI_MX_FREE); /* the scales of a row are equal in none of them */
     }
 }
 
@@ -502,7 +546,7 @@ static void test_cpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cpu), cmocka_unit_test(test_tickets), cmocka_unit_test(test_cut), cmocka_unit_test(test_boxes), cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_cpu), cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_cut), cmocka_unit_test(test_boxes), cmocka_unit_test(test_limit),
         cmocka_unit_test(test_dense), cmocka_unit_test(test_rows), cmocka_unit_test(test_depth), cmocka_unit_test(test_masked),
         cmocka_unit_test(test_nan),
     };

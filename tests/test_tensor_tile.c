@@ -81,17 +81,20 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     if (t->few == 2) assert_true(t->bn <= 128 && t->waves == 1); /* two accumulators */
     if (p->a_turned || p->b_turned) assert_true(t->bn % 64 == 0 && t->cluster == 1);
     if (p->gather_rows) assert_int_equal(t->cluster, 1);
-    moii_tensor_defines(p, t, defines);
+    moii_tensor_product dealt = *p;
+    dealt.dealt = moii_tensor_dealt(p, t);
+    moii_tensor_defines(&dealt, t, defines);
     int boxes = moii_tile_carries(p, t) ? t->bn / 32 : t->waves * ((t->bn + 63) / 64);
     bool woven = moii_tile_carries(p, t) && p->n % 16 == 0;
     assert_true(t->boxes == boxes || (t->boxes == 2 && boxes > 2 && t->stages >= 3)); /* all of a warpgroup's at once, or two */
-    snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t),
-             t->wide ? " WIDE=1" : "", woven ? " WOVEN=1" : "", t->few == 2 ? " SHORT=2" : t->few ? " SHORT=1" : "", p->gather_rows ? " GATHER=1" : "",
-             p->scatter_rows ? " SCATTER=1" : "", p->weighted ? " WEIGHTED=1" : "", p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");
+    snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t),
+             t->wide ? " WIDE=1" : "", woven ? " WOVEN=1" : "", t->few == 2 ? " SHORT=2" : t->few ? " SHORT=1" : "", !dealt.dealt ? "" : moii_tile_broad(p, t) ? " DEAL=1 BROAD=1" : " DEAL=1",
+             p->gather_rows ? " GATHER=1" : "", p->scatter_rows ? " SCATTER=1" : "", p->weighted ? " WEIGHTED=1" : "", p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
 }
 
-/* Tickets: many tiles of ragged rows, no start beside the kernel before. */
+/* Tickets: many tiles of ragged rows, no start beside the kernel before; with them what is left of a group has broad tiles, where there are
+ * columns for them. */
 static void test_tickets(void **state)
 {
     (void)state;
@@ -101,9 +104,11 @@ static void test_tickets(void **state)
     assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
     moii_tensor_settle(&p, 132);
     moii_tensor_tile t = moii_tensor_choose(&p);
-    assert_true(moii_tensor_dealt(&p, &t));
-    p.overlap = true;
-    assert_false(moii_tensor_dealt(&p, &t));
+    assert_true(moii_tensor_dealt(&p, &t) && moii_tile_broad(&p, &t));
+    p.n = 256;
+    assert_false(moii_tile_broad(&p, &t));
+    p.n = 4096, p.overlap = true;
+    assert_false(moii_tensor_dealt(&p, &t) || moii_tile_broad(&p, &t));
     p.overlap = false, p.m = 64;
     assert_false(moii_tensor_dealt(&p, &t));
     p.m = 32768, p.grouping = PRODUCT_DENSE;

@@ -101,7 +101,7 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     if (t->wide) append(defines, " WIDE=1");
     if (moii_tile_woven(p, t)) append(defines, " WOVEN=1");
     if (t->few) append(defines, t->few == 2 ? " SHORT=2" : " SHORT=1");
-    if (p->dealt) append(defines, " DEAL=1");
+    if (p->dealt) append(defines, moii_tile_broad(p, t) ? " DEAL=1 BROAD=1" : " DEAL=1");
     if (p->widens) append(defines, p->widens == MOI_E4M3 ? " WIDENS=4" : " WIDENS=5");
     if (p->gather_rows) append(defines, " GATHER=1");
     if (p->scatter_rows) append(defines, " SCATTER=1");
@@ -124,6 +124,12 @@ bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     if (p->grouping != PRODUCT_ROWS || p->overlap || p->k == 0) return false;
     return !p->swiglu && most_units(p, t, p->m) >= (int64_t)DEALT_FROM * p->sms / t->cluster;
+}
+
+bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    bool fits = moii_tile_halves(p, t) && t->waves == 2 && t->bn == 128 && !p->a_turned && p->n > t->bn * t->cluster;
+    return fits && moii_tensor_dealt(p, t);
 }
 
 void moii_tensor_settle(moii_tensor_product *p, int sms)
@@ -300,6 +306,16 @@ static moi_status set_act(const moi_plan *plan, const char *where, const moii_te
     return MOI_OK;
 }
 
+/* Rows of tiles that are walked together, so that what the tiles at work read of A and B is near a square: 2048 rows, and twice as many where they
+ * take no more than 9 MB of L2.  With few columns one after the other: all of B stays in L2, and A is read once. */
+static int band_of(const moii_tensor_product *p, int bm, int64_t k)
+{
+    enum { ROWS = 2048, FEW_COLUMNS = 2816, SMALL = 9 << 20 };
+    bool twice = p->grouping != PRODUCT_DEPTH && 2 * ROWS * k * size_of(p->a) <= SMALL;
+    if (p->grouping != PRODUCT_DEPTH && p->n <= FEW_COLUMNS) return 1;
+    return (twice ? 2 : 1) * (bm < ROWS ? ROWS / bm : 1);
+}
+
 /* r->k: of the reduction as it lies in the operands. */
 static moi_status launch_product(const moi_plan *plan, const char *where, const moii_tensor_run *r, void *workspace, moi_stream stream)
 {
@@ -323,7 +339,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     if (p->swiglu) MOII_TRY(set_act(plan, where, r, &x));
     x.n_tiles = (int)moii_ceil_div(p->n, (int64_t)moii_tile_lines(p, t) * t->cluster);
     if (p->grouping == PRODUCT_DEPTH) x.depth_block = (int)moi_format_block(&s->a);
-    x.band = (int)moii_max(1, 2048 / bm);
+    x.band = band_of(p, bm, r->k);
     x.vectors = moii_aligned(r->d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
     bool carries = moii_tile_carries(p, t);
     if (x.vectors && (carries || (!p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && t->bn % 64 == 0))) {

@@ -99,6 +99,8 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
 void moii_tensor_settle(moii_tensor_product *p, int sms);
 /* Whether a counter, which has to be cleared first, is worth it. */
 bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t);
+/* Whether what is left of a group's rows, if it is little, has tiles of twice the columns: product_sm90.cuh's BROAD. */
+bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t);
 /* For a row's `explain`: p as it fits. */
 void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *p, const moi_explain_config *to);
 int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t);

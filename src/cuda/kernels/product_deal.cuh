@@ -23,7 +23,8 @@ MOII_FN unit read_card(const shared &s, hand h)
     const int *from = (const int *)(s.p + CARDS_AT + 32 * (h % CARDS));
     const int4 v = *(const int4 *)from, w = *(const int4 *)(from + 4);
     unit u;
-    u.group = v.x, u.row = v.y, u.rows = v.z, u.col = v.w, u.d_row = w.x, u.block = w.w;
+    u.group = v.x, u.row = v.y, u.rows = v.z, u.col = v.w & ~1, u.d_row = w.x, u.block = w.w;
+    u.broad = BROAD && v.w & 1; /* a tile's first column is even */
     u.k = uniform(w.y), u.k_end = uniform(w.z);
     return u;
 }
@@ -49,7 +50,7 @@ MOII_FN void deal_card(const shared &s, hand *h, const unit &u)
 {
     barrier_wait(card_read(s, *h), (*h / CARDS & 1) ^ 1);
     int *to = (int *)(s.p + CARDS_AT + 32 * (*h % CARDS));
-    *(int4 *)to = make_int4(u.group, u.row, u.rows, u.col);
+    *(int4 *)to = make_int4(u.group, u.row, u.rows, u.col | u.broad);
     *(int4 *)(to + 4) = make_int4(u.d_row, u.k, u.k_end, u.block);
     barrier_arrive(card_dealt(s, *h));
     ++*h;
@@ -69,21 +70,21 @@ typedef struct deck {
 MOII_FN deck deck_make(const product_args &a) /* a whole warp */
 {
     deck d;
-    int tiles = 0, few = 0;
+    int all = 0, few = 0;
 #pragma unroll 1
     for (int g = (int)threadIdx.x % 32; g < a.groups; g += 32) {
-        const int rows = (int)(__ldg(a.offsets + g + 1) - __ldg(a.offsets + g)), n = (rows + BM - 1) / BM;
-        tiles += n;
+        const int rows = (int)(__ldg(a.offsets + g + 1) - __ldg(a.offsets + g));
+        const int n = tiles_high(rows) * a.n_tiles + (ends_broad(rows) ? broad_tiles(a) : 0);
+        all += n;
         if (rows <= FEW_ROWS) few += n;
     }
-    tiles = __reduce_add_sync(~0u, tiles), few = __reduce_add_sync(~0u, few);
-    d.units = tiles * a.n_tiles, d.units_many = (tiles - few) * a.n_tiles;
+    d.units = __reduce_add_sync(~0u, all), few = __reduce_add_sync(~0u, few), d.units_many = d.units - few;
     product_cutting c = { PRODUCT_UNCUT, 2 };
     if (CUTS && few == 0 && d.units > 0) {
         c = product_cut_rest(d.units_many, units_apart(), BM);
         if (c.cut < PRODUCT_UNCUT) d.units_many = d.units = c.cut + (d.units - c.cut) * c.pieces;
     }
-    d.mixed = d.units_many > 0 ? d.units - min(few * a.n_tiles, 2 * units_apart()) : d.units;
+    d.mixed = d.units_many > 0 ? d.units - min(few, 2 * units_apart()) : d.units;
     d.share = (d.units_many + 0.25) / max(d.mixed, 1); /* the quarter: rounding must not lose the last one */
     d.many = cursor_begin(a, ROWS_MANY), d.few = cursor_begin(a, ROWS_FEW);
     d.many.cut = c.cut, d.many.pieces = c.pieces;

@@ -14,9 +14,12 @@ MOII_FN void load_lines(const product_map *mb, const unit &u, unsigned int tile,
 #elif WOVEN
     box_load_5(tile + A_BYTES, mb, full, k, 0, 0, 0, u.col / 16);
 #elif B_TURNED
-    for (int i = 0; i < BN; i += 64) box_load(tile + A_BYTES + i * 128, mb, full, u.col + i, k, zb);
+#pragma unroll
+    for (int i = 0; i < BN << BROAD; i += 64)
+        if (i < BN || is_broad(u)) box_load(tile + (is_broad(u) ? BROAD_B : A_BYTES) + i * 128, mb, full, u.col + i, k, zb);
 #else
-    box_load(tile + A_BYTES, mb, full, k, u.col, zb);
+    if (is_broad(u)) box_load(tile + BROAD_B, mb, full, k, u.col, zb), box_load(tile + BROAD_B + B_BYTES, mb, full, k, u.col + BN, zb);
+    else box_load(tile + A_BYTES, mb, full, k, u.col, zb);
 #endif
 }
 
@@ -47,8 +50,9 @@ MOII_FN void load_rows(const product_args &a, const unit &u, unsigned int tile, 
 /* Bytes that come by boxes. */
 MOII_FN unsigned int stage_bytes(const unit &u)
 {
-    if (GATHER) return B_BYTES;
-    return HALVES && !A_TURNED ? B_BYTES + (unsigned int)blocks_of(u) * 8192 : STAGE_BYTES;
+    const unsigned int b = is_broad(u) ? 2 * B_BYTES : B_BYTES;
+    if (GATHER) return b;
+    return HALVES && !A_TURNED ? b + (unsigned int)blocks_of(u) * 8192 : STAGE_BYTES;
 }
 
 /* An operand's scales of a unit: one run of floats for each block of 128 of the reduction. */

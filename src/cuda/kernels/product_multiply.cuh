@@ -82,6 +82,7 @@ MOII_FN void join_teams(const shared &s, int team, float sum[WAVES][BN / 2])
 MOII_FN int waves_there(const unit &u, int wg)
 {
     const int blocks = (u.rows + 63) / 64;
+    if (is_broad(u)) return blocks;
     if (HALVES) return min(blocks, BM / 64) / 2;
     return min(BESIDE ? blocks : (blocks + WGS - 1 - wg) / WGS, WAVES);
 }
@@ -107,6 +108,17 @@ MOII_FN unsigned int a_shared_part(const shared &s, const unit &u, unsigned int 
 }
 
 MOII_FN unsigned int b_half_part(const shared &s, unsigned int stage, int wg, int j) { return b_part(s, stage, j) + wg * (BN * 4); }
+#endif
+
+/* A broad tile as a warpgroup sees it: B lies elsewhere; of 64 rows both have all, and each half of the columns. */
+#if BROAD
+MOII_FN shared broad_view(const shared &s, int wg, bool alone)
+{
+    shared t = s;
+    t.b -= (A_BYTES - BROAD_B) / 16;
+    if (alone) t.a -= WAVE_ROW(wg, 0) * (PRODUCT_STEP_BYTES / 16), t.b += wg * (B_BYTES / 16);
+    return t;
+}
 #endif
 
 #if !PROMOTED
@@ -145,6 +157,37 @@ MOII_FN void multiply_few(const shared &s, const unit &u, ring *r, int waves, bo
 }
 #endif
 
+#if BROAD
+MOII_FN void multiply_broad(const shared &s, const unit &u, ring *r, int waves, float sum[WAVES][BN / 2])
+{
+    const int steps = steps_of(u);
+    unsigned int before = 0;
+    sums_clear(sum);
+#pragma unroll
+    for (int w = 0; w < WAVES; w++) wgmma_hold(sum[w]);
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        barrier_wait(full_barrier(s, r->stage), r->parity);
+        wgmma_begin();
+#pragma unroll
+        for (int w = 0; w < waves; w++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) wgmma(sum[w], a_part(s, r->stage, 0, j), b_part(s, r->stage, j) + w * (B_BYTES / 16), 1);
+        wgmma_close();
+        if (step > 0) {
+            WGMMA_WAIT(1);
+            release_stage(s, before);
+        }
+        before = r->stage;
+        ring_step(r);
+    }
+    WGMMA_WAIT(0);
+#pragma unroll
+    for (int w = 0; w < WAVES; w++) wgmma_hold(sum[w]);
+    if (steps > 0) release_stage(s, before);
+}
+#endif
+
 /* 16 bits: the tensor cores' own sums serve. */
 MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, float sum[WAVES][BN / 2])
 {
@@ -156,6 +199,13 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
         pass_stages(s, u, r, taken);
         return;
     }
+#if BROAD
+    if (uniform(u.broad)) { /* how many waves is known where it is inlined */
+        if (waves == 1) multiply_broad(broad_view(s, wg, true), u, r, 1, sum);
+        else multiply_broad(broad_view(s, wg, false), u, r, 2, sum);
+        return;
+    }
+#endif
 #if HALVES
     if (waves < WAVES) {
         multiply_few(s, u, r, waves, half, wg, sum);
@@ -255,9 +305,9 @@ MOII_FN unsigned int lane_columns(const shared &s, unsigned int from)
 }
 
 /* One stage: for each of so many waves, four products summed by the tensor cores, then added times their scales.  keep: the stage is not
- * left yet. */
+ * left yet; beside: the waves lie side by side, in a broad tile. */
 MOII_FN void multiply_stage(const shared &s, ring at, unsigned int rows, unsigned int square, int in, bool first, int waves, bool keep,
-                            float sum[WAVES][BN / 2])
+                            float sum[WAVES][BN / 2], bool beside = false)
 {
     const unsigned int from = 4 * SCALE_FLOATS * at.stage;
     const unsigned int columns = lane_columns(s, from);
@@ -269,13 +319,15 @@ MOII_FN void multiply_stage(const shared &s, ring at, unsigned int rows, unsigne
 #pragma unroll
     for (int w = 0; w < WAVES; w++) {
         if (w >= waves) break;
-        const unsigned int tile = as_it_is(s.a) + at.stage * (STAGE_BYTES / 16) + w * (512 * WAVES_APART);
+        const int down = beside ? 0 : w * WAVES_APART, across = beside ? w : 0;
+        const unsigned int tile = as_it_is(s.a) + at.stage * (STAGE_BYTES / 16) + down * 512;
 #pragma unroll
-        for (int i = 0; i < 2 && SCALES_STAGED; i++) v.a[i] = shared_read(rows + lane_scales() + from + w * (256 * WAVES_APART) + i * 32);
+        for (int i = 0; i < 2 && SCALES_STAGED; i++) v.a[i] = shared_read(rows + lane_scales() + from + down * 256 + i * 32);
+        if (SCALING == SCALING_SQUARE && across) v.b[0] = shared_read(square + across * (4 * SQUARES_STEPS));
         wgmma_hold(acc);
         wgmma_begin();
 #pragma unroll
-        for (int j = 0; j < 4; j++) wgmma(acc, tile + j * 2, b_part(s, at.stage, j), j > 0);
+        for (int j = 0; j < 4; j++) wgmma(acc, tile + j * 2, b_part(s, at.stage, j) + across * (B_BYTES / 16), j > 0);
         wgmma_close();
 #pragma unroll
         for (int i = 0; i < 2 && SCALING == SCALING_SQUARE && SQUARES == 1; i++) v.a[i] *= v.b[0];
@@ -449,6 +501,33 @@ MOII_FN void multiply_few(const shared &s, const unit &u, ring *r, unsigned int 
     if (steps > 0) leave_squares(s, *taken);
 }
 
+/* A broad tile.  alone: it has 64 rows, so that each warpgroup has one wave. */
+#if BROAD
+MOII_FN void multiply_broad(const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, bool alone, float sum[WAVES][BN / 2])
+{
+    const shared t = broad_view(s, wg, alone);
+    const int steps = steps_of(u), waves = alone ? 1 : WAVES;
+    const unsigned int rows = row_scales(s, u, wg) - (alone ? 4 * WAVE_ROW(wg, 0) : 0), own = alone ? wg * (4 * SQUARES_STEPS) : 0;
+    sums_clear(sum);
+    for (int step = 0; step < steps;) {
+        reach_squares(s, step, taken);
+        if (BY_NAME && r->stage == 0) {
+            const int end = min(steps, step / SQUARES_STEPS * SQUARES_STEPS + SQUARES_STEPS);
+            for (; step + STAGES <= end; step += STAGES, r->parity ^= 1) {
+                const unsigned int square = square_of(s, *taken, step, 0) + own;
+#pragma unroll
+                for (unsigned int stage = 0; stage < STAGES; stage++)
+                    multiply_stage(t, { stage, r->parity }, rows, square + 4 * stage, 128, false, waves, false, sum, true);
+            }
+            if (step == end) continue;
+        }
+        multiply_stage(t, *r, rows, square_of(s, *taken, step, 0) + own, 128, false, waves, false, sum, true);
+        ring_step(r), step++;
+    }
+    if (steps > 0) leave_squares(s, *taken);
+}
+#endif
+
 MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u), col = u.col + (WIDE ? wg * BN : 0), in = SWIGLU ? BN / 2 : 128 - col % 128;
@@ -457,6 +536,13 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
     const bool squares = SCALING == SCALING_SQUARE;
     const int waves = LEAVES_OUT ? uniform(waves_there(u, wg)) : WAVES;
     int step = 0;
+#if BROAD
+    if (uniform(u.broad)) { /* how many waves is known where it is inlined */
+        if (waves == 1) multiply_broad(s, u, r, taken, wg, true, sum);
+        else multiply_broad(s, u, r, taken, wg, false, sum);
+        return;
+    }
+#endif
     if (waves < WAVES || ONE_LOOP) {
         multiply_few(s, u, r, taken, rows, in, apart, waves, wg, team, sum);
         return;

@@ -21,6 +21,7 @@
  *             WIDENS  PRODUCT_E4M3, PRODUCT_E5M2: A is a copy in BF16 of such codes, which the kernel makes (product_widen.cuh); 0: no
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
+ *             BROAD   1: a tile of at most BM / 2 rows has 2 BN columns
  *             BOXES   of 64 x 64 of D that a warpgroup sends on their way at a time (BF16); FP32: product_carry.cuh
  *             DEAL    how units are dealt to clusters (product_deal.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
@@ -64,6 +65,9 @@
 #ifndef WOVEN
 #define WOVEN 0
 #endif
+#ifndef BROAD
+#define BROAD 0
+#endif
 #ifndef SHORT
 #define SHORT 0
 #endif
@@ -104,7 +108,7 @@
 /* that so many columns may touch, which begin at a multiple of their number; a warpgroup's, a tile's */
 #define SQUARES_OF(columns) ((255 - COMMON_RUN(columns) + (columns)) / 128)
 #define SQUARES (SWIGLU ? 2 : SQUARES_OF(BN))
-#define TILE_SQUARES (SWIGLU ? 2 : SQUARES_OF(COLUMNS))
+#define TILE_SQUARES (SWIGLU || BROAD ? 2 : SQUARES_OF(COLUMNS))
 /* floats of a stage; bulk copies begin at multiples of 4 rows */
 #define A_STAGED (SCALES_STAGED ? BM * PER_STEP + (SCALES_BULK && GROUPS == PRODUCT_ROWS ? 4 : 0) : 0)
 #define B_STAGED (SCALING == SCALING_VECTOR || SCALING == SCALING_MX ? BN * PER_STEP : 0)
@@ -147,6 +151,7 @@
 #define A_BYTES (BM * PRODUCT_STEP_BYTES)
 #define B_BYTES ((BESIDE ? WGS : 1) * BN * PRODUCT_STEP_BYTES)
 #define STAGE_BYTES (A_BYTES + B_BYTES)
+#define BROAD_B (A_BYTES / 2) /* a broad tile's B in a stage: as much more of it as there is less of A */
 #define SCALE_FLOATS (A_STAGED + B_STAGED)
 #define CHUNKS ((BN + 63) / 64)
 #define OUT_BYTES ((OUT_F32 && !CARRIES) || SPLIT > 1 || SWIGLU ? 0 : WGS * BOXES * 8192)
@@ -208,6 +213,7 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_store.cuh"
 #include "product_activate.cuh"
 
+static_assert(!BROAD || (HALVES && !A_TURNED && WAVES == 2 && BN == 128), "a broad tile's waves lie side by side, its stages fill the place of others");
 static_assert(sizeof(deck) <= DECK_BYTES, "the deck lies in shared memory");
 
 /* Threads of different warps at once; each by places known in advance, for a loop over lanes would take far longer. */

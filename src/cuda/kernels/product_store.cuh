@@ -94,7 +94,7 @@ MOII_FN void store_values(const product_args &a, const shared &s, const unit &u,
 MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, unsigned int at, int row, int col, int lane)
 {
     const int q = lane / 8, piece = lane % 8;
-    if (piece * 8 >= BN - col || u.col + col + piece * 8 >= a.n) return;
+    if ((BN % 64 && piece * 8 >= BN - col) || u.col + col + piece * 8 >= a.n) return;
     unsigned short *d = (unsigned short *)a.d + u.col + col + piece * 8;
 #pragma unroll
     for (int i = 0; i < 4; i++) { /* lines q, q + 4, ...: their swizzles are q and q + 4 */

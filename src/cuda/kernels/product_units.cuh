@@ -4,7 +4,8 @@
  * ... product_deal.cuh.
  *
  * Order within a group: bands of args.band rows of tiles; in a band the columns one after the other, so that the tiles at work at one time
- * cover a near-square region of D and share A and B in L2. */
+ * cover a near-square region of D and share A and B in L2.  BROAD: what is left of a group, if it is at most half a tile's rows, is a band of
+ * its own, whose tiles have twice the columns. */
 #ifndef MOII_PRODUCT_UNITS_CUH
 #define MOII_PRODUCT_UNITS_CUH
 
@@ -18,6 +19,7 @@ typedef struct unit {
     int d_row;       /* first row of D */
     int k, k_end;    /* of the reduction, as it lies in A and B */
     int block;       /* scales: the block at k, in units of 128 or 32 values */
+    bool broad;      /* BROAD: 2 BN columns */
 } unit;
 
 typedef struct cursor { /* the group and its band where the last unit lay */
@@ -66,11 +68,10 @@ MOII_FN cursor cursor_begin(const product_args &a, int kind)
     return c;
 }
 
-MOII_FN int rows_in_tiles(const product_args &a, const cursor &c)
-{
-    const int rows = GROUPS == PRODUCT_DEPTH ? a.m : c.end - c.begin;
-    return (rows + BM - 1) / BM;
-}
+/* Tiles one below the other: of BM rows or fewer, and whether there is a broad one below those. */
+MOII_FN int tiles_high(int rows) { return (rows + (BROAD ? BM / 2 - 1 : BM - 1)) / BM; }
+MOII_FN bool ends_broad(int rows) { return BROAD && rows > tiles_high(rows) * BM; }
+MOII_FN int broad_tiles(const product_args &a) { return (a.n_tiles + 1) / 2; }
 
 /* x / by, from a guess that is off by less than 1 until x / by is 2^22, and is put right however far it is off. */
 MOII_FN int quotient(int x, int by)
@@ -96,27 +97,33 @@ MOII_FN void unit_part(unsigned int block, unit *u)
 /* false: there is no such unit.  i must not descend from call to call. */
 MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int block, unit *u)
 {
-    int high, piece = 0; /* tiles in a column of the band */
+    int high, tiles, piece = 0; /* tiles in a column of the band, of the group */
+    bool broad;
     if (CUTS && i >= c->cut) {
         const int q = (i - c->cut) / c->pieces;
         piece = i - c->cut - q * c->pieces, i = c->cut + q;
     }
     for (;;) {
         if (c->group >= a.groups) return false;
-        high = min(a.band, rows_in_tiles(a, *c) - c->band * a.band);
+        const int rows = GROUPS == PRODUCT_DEPTH ? a.m : c->end - c->begin, before = c->band * a.band;
+        tiles = tiles_high(rows), high = min(a.band, tiles - before);
+        broad = high <= 0 && ends_broad(rows) && before < tiles + a.band;
+        if (broad) high = 1;
         if (high <= 0) {
             c->group++, c->band = 0;
             cursor_enter(a, c);
             continue;
         }
-        if (i < c->first + high * a.n_tiles) break;
-        c->first += high * a.n_tiles;
+        const int units = broad ? broad_tiles(a) : high * a.n_tiles;
+        if (i < c->first + units) break;
+        c->first += units;
         c->band++;
     }
-    const int in = i - c->first, n = high == 1 ? in : quotient(in, high), m = c->band * a.band + in - n * high;
+    const int in = i - c->first, n = high == 1 ? in : quotient(in, high), m = broad ? tiles : c->band * a.band + in - n * high;
     const int row = m * BM + (CUTS ? piece * (BM / c->pieces) : 0);
     u->group = c->group;
-    u->col = (n * CLUSTER + (CLUSTER > 1 ? (int)block : 0)) * COLUMNS;
+    u->broad = broad;
+    u->col = (n * CLUSTER + (CLUSTER > 1 ? (int)block : 0)) * COLUMNS << broad;
     u->k = 0, u->k_end = a.k, u->block = 0;
 #if GROUPS == PRODUCT_ROWS
     u->row = c->begin + row;
@@ -154,11 +161,25 @@ MOII_FN int parts_here(unsigned int block) { return max(0, min(PIECES_EACH, PIEC
 
 /* Blocks of 64 rows that a tile has, and whether the warpgroups share the last one by its columns. */
 MOII_FN int blocks_of(const unit &u) { return min(max(u.rows + 63, 0) / 64, BM / 64); }
-MOII_FN bool halved(const unit &u) { return HALVES && blocks_of(u) % 2 != 0; }
+MOII_FN bool is_broad(const unit &u) { return BROAD && u.broad; }
+MOII_FN bool halved(const unit &u) { return HALVES && !is_broad(u) && blocks_of(u) % 2 != 0; }
 
-/* Of a warpgroup's wave: its first row in the tile, its first column, how many it has. */
-MOII_FN int wave_row(const unit &u, int wg, int w) { return w == WAVES - 1 && halved(u) ? 64 * blocks_of(u) - 64 : WAVE_ROW(wg, w); }
-MOII_FN int wave_col(const unit &u, int wg, int w) { return w == WAVES - 1 && halved(u) ? wg * (BN / 2) : 0; }
-MOII_FN int wave_cols(const unit &u, int w) { return !halved(u) ? BN : w == WAVES - 1 ? BN / 2 : w < blocks_of(u) / 2 ? BN : 0; }
+/* Of a warpgroup's wave: its first row in the tile, its first column, how many it has.  In a broad tile a warpgroup has both halves of the
+ * columns of its own 64 rows, or one half where there are no more than 64. */
+MOII_FN int wave_row(const unit &u, int wg, int w)
+{
+    if (is_broad(u)) return blocks_of(u) > 1 ? 64 * wg : 0;
+    return w == WAVES - 1 && halved(u) ? 64 * blocks_of(u) - 64 : WAVE_ROW(wg, w);
+}
+MOII_FN int wave_col(const unit &u, int wg, int w)
+{
+    if (is_broad(u)) return (blocks_of(u) > 1 ? w : wg) * BN;
+    return w == WAVES - 1 && halved(u) ? wg * (BN / 2) : 0;
+}
+MOII_FN int wave_cols(const unit &u, int w)
+{
+    if (is_broad(u)) return w < blocks_of(u) ? BN : 0;
+    return !halved(u) ? BN : w == WAVES - 1 ? BN / 2 : w < blocks_of(u) / 2 ? BN : 0;
+}
 
 #endif
