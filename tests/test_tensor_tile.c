@@ -93,6 +93,26 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
 }
 
+/* Bands: 2048 rows, 4096 of short reductions, one row of tiles where there are few columns. */
+static void test_bands(void **state)
+{
+    (void)state;
+    static const struct { const moi_format *a, *b; int grouping; int64_t n, k; int rows; } cases[] = {
+        { &act, &weight, PRODUCT_DENSE, 4096, 7168, 2048 }, { &act, &weight, PRODUCT_DENSE, 4096, 2304, 4096 },
+        { &act, &weight, PRODUCT_DENSE, 4096, 2432, 2048 }, { &act, &weight, PRODUCT_ROWS, 4096, 1024, 4096 },
+        { &act, &weight, PRODUCT_ROWS, 2816, 7168, 0 },     { &plain, &plain, PRODUCT_DENSE, 4096, 1152, 4096 },
+        { &plain, &plain, PRODUCT_DENSE, 4096, 1216, 2048 },  { &act, &act, PRODUCT_DEPTH, 2048, 1024, 2048 },
+    };
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        const char *why;
+        moii_tensor_product p = product(cases[i].grouping, cases[i].a, cases[i].b, 32768, cases[i].n, cases[i].k);
+        assert_true(moii_tensor_fits(&p, cases[i].grouping == PRODUCT_DEPTH ? MOI_F32 : MOI_BF16, &why));
+        moii_tensor_settle(&p, 132);
+        moii_tensor_tile t = moii_tensor_choose(&p);
+        assert_int_equal(moii_tensor_band(&p, &t), cases[i].rows ? cases[i].rows / moii_tile_rows(&p, &t) : 1);
+    }
+}
+
 /* Tickets: many tiles of ragged rows, no start beside the kernel before; with them what is left of a group has broad tiles, where there are
  * columns for them. */
 static void test_tickets(void **state)
@@ -214,7 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_tickets), cmocka_unit_test(test_activates),
+        cmocka_unit_test(test_bands), cmocka_unit_test(test_tickets), cmocka_unit_test(test_activates),
         cmocka_unit_test(test_measured),
         cmocka_unit_test(test_expected),
     };

@@ -306,23 +306,12 @@ static moi_status set_act(const moi_plan *plan, const char *where, const moii_te
     return MOI_OK;
 }
 
-/* Rows of tiles that are walked together, so that what the tiles at work read of A and B is near a square: 2048 rows, and twice as many where they
- * take no more than 9 MB of L2.  With few columns one after the other: all of B stays in L2, and A is read once. */
-static int band_of(const moii_tensor_product *p, int bm, int64_t k)
-{
-    enum { ROWS = 2048, FEW_COLUMNS = 2816, SMALL = 9 << 20 };
-    bool twice = p->grouping != PRODUCT_DEPTH && 2 * ROWS * k * size_of(p->a) <= SMALL;
-    if (p->grouping != PRODUCT_DEPTH && p->n <= FEW_COLUMNS) return 1;
-    return (twice ? 2 : 1) * (bm < ROWS ? ROWS / bm : 1);
-}
-
 /* r->k: of the reduction as it lies in the operands. */
 static moi_status launch_product(const moi_plan *plan, const char *where, const moii_tensor_run *r, void *workspace, moi_stream stream)
 {
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     const moii_tensor_tile *t = &s->tile;
-    int bm = moii_tile_rows(p, t);
     product_args x = { .offsets = (const long long *)(const void *)r->offsets, .d = r->d,
                        .ldd = r->ldd ? r->ldd : p->n, .groups = p->grouping == PRODUCT_DENSE ? 1 : (int)p->groups, .m = (int)r->m, .n = (int)p->n,
                        .k = (int)r->k };
@@ -339,7 +328,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     if (p->swiglu) MOII_TRY(set_act(plan, where, r, &x));
     x.n_tiles = (int)moii_ceil_div(p->n, (int64_t)moii_tile_lines(p, t) * t->cluster);
     if (p->grouping == PRODUCT_DEPTH) x.depth_block = (int)moi_format_block(&s->a);
-    x.band = band_of(p, bm, r->k);
+    x.band = moii_tensor_band(p, t);
     x.vectors = moii_aligned(r->d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
     bool carries = moii_tile_carries(p, t);
     if (x.vectors && (carries || (!p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && t->bn % 64 == 0))) {

@@ -133,6 +133,17 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     return longest(work, bytes_once(p) / 2700.0);
 }
 
+/* ---- the order of tiles ---- */
+
+int moii_tensor_band(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    enum { ROWS = 2048, FEW_COLUMNS = 2816, SMALL = 9 << 20 };
+    int bm = moii_tile_rows(p, t), size = p->scaling == SCALING_NONE ? 2 : 1, rows = ROWS / bm;
+    if (p->grouping == PRODUCT_DEPTH) return rows;
+    if (p->n <= FEW_COLUMNS) return 1;
+    return 2 * ROWS * p->k * size <= SMALL ? 2 * rows : rows;
+}
+
 /* ---- candidates: their stages are the most; boxes follows; of equal estimates the first counts, so clusters stand before blocks alone ---- */
 
 static const moii_tensor_tile large[] = {
