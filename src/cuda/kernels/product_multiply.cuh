@@ -157,6 +157,26 @@ MOII_FN void multiply_few(const shared &s, const unit &u, ring *r, int waves, bo
 }
 #endif
 
+/* Behind a stage's products: the stage before, if there is one, is left when its own have ended. */
+MOII_FN void close_stage(const shared &s, ring *r, bool any, unsigned int *before)
+{
+    wgmma_close();
+    if (any) {
+        WGMMA_WAIT(1);
+        release_stage(s, *before);
+    }
+    *before = r->stage;
+    ring_step(r);
+}
+
+MOII_FN void close_stages(const shared &s, bool any, unsigned int before, float sum[WAVES][BN / 2])
+{
+    WGMMA_WAIT(0);
+#pragma unroll
+    for (int w = 0; w < WAVES; w++) wgmma_hold(sum[w]);
+    if (any) release_stage(s, before);
+}
+
 #if BROAD
 MOII_FN void multiply_broad(const shared &s, const unit &u, ring *r, int waves, float sum[WAVES][BN / 2])
 {
@@ -173,18 +193,9 @@ MOII_FN void multiply_broad(const shared &s, const unit &u, ring *r, int waves, 
         for (int w = 0; w < waves; w++)
 #pragma unroll
             for (int j = 0; j < 4; j++) wgmma(sum[w], a_part(s, r->stage, 0, j), b_part(s, r->stage, j) + w * (B_BYTES / 16), 1);
-        wgmma_close();
-        if (step > 0) {
-            WGMMA_WAIT(1);
-            release_stage(s, before);
-        }
-        before = r->stage;
-        ring_step(r);
+        close_stage(s, r, step > 0, &before);
     }
-    WGMMA_WAIT(0);
-#pragma unroll
-    for (int w = 0; w < WAVES; w++) wgmma_hold(sum[w]);
-    if (steps > 0) release_stage(s, before);
+    close_stages(s, steps > 0, before, sum);
 }
 #endif
 
@@ -229,18 +240,9 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
         for (int w = 0; w < WAVES; w++)
 #pragma unroll
             for (int j = 0; j < 4; j++) wgmma(sum[w], a_part(s, stage, w, j), b_part(s, stage, j), 1);
-        wgmma_close();
-        if (step >= TURNS) {
-            WGMMA_WAIT(1);
-            release_stage(s, before);
-        }
-        before = r->stage;
-        ring_step(r);
+        close_stage(s, r, step >= TURNS, &before);
     }
-    WGMMA_WAIT(0);
-#pragma unroll
-    for (int w = 0; w < WAVES; w++) wgmma_hold(sum[w]);
-    if (steps > team) release_stage(s, before);
+    close_stages(s, steps > team, before, sum);
 }
 
 #else
