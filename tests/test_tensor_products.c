@@ -444,7 +444,15 @@ static void test_broad(void **state)
     (void)state;
     if (!moit_gpu()) skip();
     static const int64_t cuts[][GROUPS + 1] = { { 0, 100, 164, 292, 421, 421, 805, 806, 1190, 1253 }, { 0, 65, 192, 200, 264, 392, 392, 393, 500, 530 } };
-    static const struct { int pair, cuts; int64_t n, k; moi_dtype out; moi_layout layout; moi_mx_scales mx; moi_order order; bool gathers, placed, accumulates; } cases[] = {
+    static const struct {
+        int pair, cuts;
+        int64_t n, k;
+        moi_dtype out;
+        moi_layout layout;
+        moi_mx_scales mx;
+        moi_order order;
+        bool gathers, placed, accumulates;
+    } cases[] = {
         { .pair = 0, .n = 1200, .k = 416, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
         { .pair = 0, .n = 776, .k = 1424, .out = MOI_F32, .layout = MOI_LAYOUT_COL, .accumulates = true },
         { .pair = 0, .cuts = 1, .n = 300, .k = 8336, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
@@ -549,9 +557,9 @@ static void test_cpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cpu), cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_cut), cmocka_unit_test(test_boxes), cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_dense), cmocka_unit_test(test_rows), cmocka_unit_test(test_depth), cmocka_unit_test(test_masked),
-        cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_cpu), cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_boxes), cmocka_unit_test(test_limit), cmocka_unit_test(test_dense), cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_depth), cmocka_unit_test(test_masked), cmocka_unit_test(test_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

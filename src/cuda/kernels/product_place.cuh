@@ -45,7 +45,7 @@ MOII_FN int place_of(const product_args &a, const shared &s, const unit &u, int 
 {
     if (row >= u.rows) return -1;
     if (!SCATTER) return u.d_row + row;
-    const int wave = is_broad(u) ? 0 : halved(u) && row / 64 == blocks_of(u) - 1 ? WAVES - 1 : row / 64 / WAVES_APART;
+    const int wave = halved(u) && row / 64 == blocks_of(u) - 1 ? WAVES - 1 : row / 64 / WAVES_APART;
     const int place = ((const int *)(s.p + places_at()))[wave * 32 + row % 16];
     return (unsigned int)place < (unsigned int)a.d_rows ? place : -1;
 }
