@@ -142,11 +142,11 @@ void moit_matrix_set(moit_matrix *m, int64_t row, int64_t l, float value)
     else moi_encode(m->format.elem, line, i, value);
 }
 
-void moit_matrix_set_scale(moit_matrix *m, int64_t row, int64_t l, float scale)
+void moit_matrix_set_scale(moit_matrix *m, int64_t b, int64_t row, int64_t l, float scale)
 {
     int64_t i = scale_place(m, row, block_of(m, l));
-    if (m->format.recipe == MOI_RECIPE_BLK128) ((float *)m->scale)[i] = scale;
-    else ((unsigned char *)m->scale)[i] = (unsigned char)(isnan(scale) ? 0xFF : 127 + ilogbf(scale));
+    if (m->format.recipe == MOI_RECIPE_BLK128) ((float *)scales_at(m, b))[i] = scale;
+    else ((unsigned char *)scales_at(m, b))[i] = (unsigned char)(isnan(scale) ? 0xFF : 127 + ilogbf(scale));
 }
 
 double moit_half_unit(moi_dtype out, double x)

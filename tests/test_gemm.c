@@ -199,10 +199,10 @@ static int same_bits(float x, float y) { return memcmp(&x, &y, 4) == 0; }
 /* Puts something not finite into row `row` of a matrix: as an element, or as a scale. */
 static void poison(moit_matrix *m, int64_t row, int64_t l, int kind)
 {
-    if (kind == 0 && m->scale_bytes) moit_matrix_set_scale(m, row, l, NAN);
+    if (kind == 0 && m->scale_bytes) moit_matrix_set_scale(m, 0, row, l, NAN);
     else if (kind == 1 && (m->format.recipe <= MOI_RECIPE_BF16 || m->format.elem == MOI_E5M2)) moit_matrix_set(m, row, l, INFINITY);
     else if (m->format.recipe == MOI_RECIPE_MX32 && m->format.elem != MOI_E4M3 && m->format.elem != MOI_E5M2)
-        moit_matrix_set_scale(m, row, l, NAN);
+        moit_matrix_set_scale(m, 0, row, l, NAN);
     else moit_matrix_set(m, row, l, NAN);
     moit_matrix_read(m);
 }

@@ -300,7 +300,7 @@ static void test_nan(void **state)
             int64_t l = moit_below(&rng, grouping == MOI_GROUP_M ? 70 : 82);
             int by_element = m->format.recipe != MOI_RECIPE_MX32 || m->format.elem == MOI_E4M3 || m->format.elem == MOI_E5M2;
             if (by_element && c % 3) moit_matrix_set(m, at, l, m->format.recipe <= MOI_RECIPE_BF16 ? INFINITY : NAN);
-            else if (m->scale_bytes) moit_matrix_set_scale(m, at, l, NAN);
+            else if (m->scale_bytes) moit_matrix_set_scale(m, 0, at, l, NAN);
             else moit_matrix_set(m, at, l, NAN);
             moit_matrix_read(m);
             job_run(&j);

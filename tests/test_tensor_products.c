@@ -52,16 +52,12 @@ static int64_t size(moit_rng *rng, int64_t step)
 
 static void equal_scales(moit_matrix *x, moi_mx_scales mx)
 {
-    for (int64_t b = 0; b < (x->batch ? x->batch : 1) && mx != MOI_MX_FREE; b++) {
-        assert_true(b == 0); /* set_scale knows the first matrix alone */
+    if (mx == MOI_MX_FREE) return;
+    for (int64_t b = 0; b < x->batch; b++)
         for (int64_t r = 0; r < x->rows; r++)
-            for (int64_t l = 0; l < x->depth; l++) {
-                if (l % 32) continue;
-                float s = ldexpf(1.0f, (int)((mx == MOI_MX_PER_ROW ? r : r * 7 + l / 128) % 9) - 4);
-                moit_matrix_set_scale(x, r, l, s);
-            }
-        moit_matrix_read(x);
-    }
+            for (int64_t l = 0; l < x->depth; l += 32)
+                moit_matrix_set_scale(x, b, r, l, ldexpf(1.0f, (int)((b * 5 + (mx == MOI_MX_PER_ROW ? r : r * 7 + l / 128)) % 9) - 4));
+    moit_matrix_read(x);
 }
 
 static bool experts(const job *j) { return j->grouping == MOI_GROUP_M || j->grouping == MOI_GROUP_MASKED; }
@@ -77,7 +73,7 @@ static void open_operands(job *j, moit_rng *rng)
     if (by_depth) j->a.groups = j->b.groups = j->groups, j->a.offsets = j->b.offsets = j->offsets;
     moit_matrix_make(&j->a, rng);
     moit_matrix_make(&j->b, rng);
-    if (j->grouping == DENSE) equal_scales(&j->a, j->mx), equal_scales(&j->b, j->mx);
+    equal_scales(&j->a, j->mx), equal_scales(&j->b, j->mx);
     for (int64_t g = 0; g < j->groups && j->grouping == MOI_GROUP_MASKED; g++) { /* rows that do not count hold whatever is worst */
         int64_t bytes = moi_row_bytes(j->a.format.elem, j->a.ld), line = g * j->rows + j->counts[g];
         memset((char *)j->a.data + line * bytes, 0xFF, (size_t)((j->rows - j->counts[g]) * bytes));
@@ -85,12 +81,15 @@ static void open_operands(job *j, moit_rng *rng)
     j->lines = j->d_rows ? j->d_rows : experts(j) ? j->rows * j->a.batch : by_depth ? j->groups * j->m : j->m;
 }
 
-/* A scattered product's rows go to rows of D in no order, some nowhere; half of all products have weights. */
-static void choose_places(job *j, moit_rng *rng)
+static void weigh(job *j, moit_rng *rng)
 {
-    if (below(rng, 2)) j->weight = malloc((size_t)j->rows * sizeof *j->weight + 1);
-    for (int64_t r = 0; r < j->rows && j->weight; r++) j->weight[r] = moit_normal(rng);
-    if (below(rng, 2)) return;
+    j->weight = malloc((size_t)j->rows * sizeof *j->weight + 1);
+    for (int64_t r = 0; r < j->rows; r++) j->weight[r] = moit_normal(rng);
+}
+
+/* The product's rows go to rows of D in no order, some nowhere. */
+static void scatter(job *j, moit_rng *rng)
+{
     j->d_rows = j->rows + 1 + below(rng, 4);
     j->place = malloc((size_t)j->d_rows * sizeof *j->place);
     for (int64_t i = 0; i < j->d_rows; i++) {
@@ -132,7 +131,7 @@ static void choose(job *j, int grouping, moit_rng *rng)
         if (j->b.order) j->n = (j->n + 7) / 8 * 8;
         j->a.pad = 8 * below(rng, 3), j->b.pad = 8 * below(rng, 3);
     } else j->a.pad = 16 * below(rng, 3), j->b.pad = 16 * below(rng, 3);
-    if (grouping == DENSE && j->a.format.recipe == MOI_RECIPE_MX32) j->mx = (moi_mx_scales)below(rng, 3);
+    if (grouping != MOI_GROUP_K && j->a.format.recipe == MOI_RECIPE_MX32) j->mx = (moi_mx_scales)below(rng, 3);
     if (grouping == DENSE && j->a.format.recipe == MOI_RECIPE_MX32 && !below(rng, 16)) /* so many rows are widened by the product itself */
         j->mx = MOI_MX_FREE, j->m = 16384 + below(rng, 300), j->n = 1 + below(rng, 20), j->k = 16 * (1 + below(rng, 40));
     if (!below(rng, 3)) j->sm_limit = 1 + (int32_t)below(rng, 40);
@@ -151,7 +150,8 @@ static void choose(job *j, int grouping, moit_rng *rng)
     }
     j->rows = j->offsets[j->groups] + below(rng, 3);
     if (grouping == MOI_GROUP_M && below(rng, 2)) gather(j, rng, 1 + below(rng, 200));
-    if (grouping == MOI_GROUP_M) choose_places(j, rng);
+    if (grouping == MOI_GROUP_M && below(rng, 2)) weigh(j, rng);
+    if (grouping == MOI_GROUP_M && !below(rng, 2)) scatter(j, rng);
     if (below(rng, 2)) j->expected = 1 + below(rng, 2000);
     if (grouping == MOI_GROUP_MASKED) j->rows = 1 + below(rng, 3) * 70;
     for (int g = 0; g < j->groups && grouping == MOI_GROUP_MASKED; g++)
@@ -474,8 +474,8 @@ static void test_broad(void **state)
         memcpy(j.offsets, cuts[cases[i].cuts], sizeof j.offsets);
         j.rows = j.offsets[GROUPS] + 2;
         if (cases[i].gathers) gather(&j, &rng, 300);
-        while (cases[i].placed && !(j.place && j.weight)) free(j.place), free(j.weight), j.place = NULL, j.weight = NULL, choose_places(&j, &rng);
-        both_orders(&j, &rng, true, j.mx == MOI_MX_FREE); /* the scales of a row are equal in none of them */
+        if (cases[i].placed) weigh(&j, &rng), scatter(&j, &rng);
+        both_orders(&j, &rng, true, true);
     }
 }
 

@@ -59,7 +59,7 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
     tell_tile(&b, &b.tile, b.clocks);
     p.dealt = moii_tensor_dealt(&p, &b.tile);
     if (p.dealt) to->each(to->user, "order", "tiles are drawn from a counter, those of few rows among the others");
-    snprintf(text, sizeof text, "%d rows of %d at a time, column after column", moii_tensor_band(&p, &b.tile), moii_tile_rows(&p, &b.tile));
+    snprintf(text, sizeof text, "%d rows of D, column after column", moii_tensor_band(&p, &b.tile) * moii_tile_rows(&p, &b.tile));
     to->each(to->user, "bands", text);
     if (moii_tile_broad(&p, &b.tile)) to->each(to->user, "tails", "half a tile's rows or fewer, a group's last, take tiles of twice the columns");
     moii_tensor_defines(&p, &b.tile, text);

@@ -65,8 +65,6 @@ typedef struct deck {
     int next; /* ticket */
 } deck;
 
-#define FEW_ROWS (BM / 2)
-
 MOII_FN deck deck_make(const product_args &a) /* a whole warp */
 {
     deck d;

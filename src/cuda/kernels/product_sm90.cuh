@@ -20,10 +20,10 @@
  *                     is their SwiGLU in 8 bits (product_activate.cuh): ACT_MX 1: blocks of 32, 0: of 128; ACT_ELEM  as ELEM_A
  *             WIDENS  PRODUCT_E4M3, PRODUCT_E5M2: A is a copy in BF16 of such codes, which the kernel makes (product_widen.cuh); 0: no
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
- *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
- *             BROAD   1: a tile of at most BM / 2 rows has 2 BN columns
+ *             BROAD   1: a group's last rows, if BM / 2 or fewer, have tiles of 2 BN columns (DEAL; product_units.cuh)
  *             BOXES   of 64 x 64 of D that a warpgroup sends on their way at a time (BF16); FP32: product_carry.cuh
  *             DEAL    how units are dealt to clusters (product_deal.cuh)
+ *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
  *             those are not runs.  The others multiply: the tensor
  *             cores' sums over 128 values (32 for SCALING_MX) are added to FP32 registers, times the scales: they keep 13 bits themselves.

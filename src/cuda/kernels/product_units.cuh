@@ -31,7 +31,8 @@ typedef struct cursor { /* the group and its band where the last unit lay */
 } cursor;
 
 #define CUTS (HALVES && (GROUPS == PRODUCT_DENSE || DEAL))
-/* Groups of any number of rows, of more than half a tile, or of fewer. */
+#define FEW_ROWS (BM / 2) /* at most */
+/* Groups of any number of rows, of many, or of few. */
 #define ROWS_ANY 0
 #define ROWS_MANY 1
 #define ROWS_FEW 2
@@ -50,7 +51,7 @@ MOII_FN void cursor_enter(const product_args &a, cursor *c)
     if (c->group >= a.groups) return;
 #if GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_DEPTH
     c->begin = (int)__ldg(a.offsets + c->group), c->end = (int)__ldg(a.offsets + c->group + 1);
-    if (DEAL && c->kind != ROWS_ANY && (c->end - c->begin <= BM / 2) != (c->kind == ROWS_FEW)) c->end = c->begin;
+    if (DEAL && c->kind != ROWS_ANY && (c->end - c->begin <= FEW_ROWS) != (c->kind == ROWS_FEW)) c->end = c->begin;
 #elif GROUPS == PRODUCT_MASKED
     c->end = (int)min(max(__ldg(a.offsets + c->group), 0ll), (long long)a.m);
 #else
@@ -69,7 +70,7 @@ MOII_FN cursor cursor_begin(const product_args &a, int kind)
 }
 
 /* Tiles one below the other: of BM rows or fewer, and whether there is a broad one below those. */
-MOII_FN int tiles_high(int rows) { return (rows + (BROAD ? BM / 2 - 1 : BM - 1)) / BM; }
+MOII_FN int tiles_high(int rows) { return (rows + BM - 1 - (BROAD ? FEW_ROWS : 0)) / BM; }
 MOII_FN bool ends_broad(int rows) { return BROAD && rows > tiles_high(rows) * BM; }
 MOII_FN int broad_tiles(const product_args &a) { return (a.n_tiles + 1) / 2; }
 
