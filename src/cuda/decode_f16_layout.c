@@ -71,6 +71,17 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
  * and others none. */
 enum { TOGETHER = 226 << 10, DOWN = 112 << 10, ALONE = 114 << 10 };
 
+/* Pass 2 is let in when so many bytes of each block's weights are left in pass 1: earlier, it is in its way.  But where units of pass 2 have so few bytes
+ * that it takes longer than they, at once.  Both measured: docs/notes/warp-decode.md. */
+enum { LATE_BYTES = 11 << 16, UNIT_BYTES = 17 << 8 };
+
+static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int sms, int64_t down_blocks)
+{
+    int64_t unit = (int64_t)down->lines * F16_LINE_BYTES / down->parts;
+    if (unit * down_blocks < (int64_t)UNIT_BYTES * sms) return 0;
+    return (int)moii_max(LATE_BYTES / (F16_TEAMS * up->lines * F16_LINE_BYTES), 1);
+}
+
 bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
 {
     moii_decode_cut(d, tokens, sms, args, launch);
@@ -79,5 +90,6 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, m
     launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, DOWN);
     launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
     if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;
+    args[0].late_turns = late_turns(&args[0], &args[1], sms, launch[1].grid[0]);
     return launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER && launch[1].shared_bytes <= DOWN;
 }

@@ -11,8 +11,9 @@ moi_status moii_decode_map(const moi_plan *plan, product_map *map, const void *d
     moii_cu_tensor_map out;
     for (int i = 0; i < rank; i++) n[i] = (uint64_t)sizes[i], b[i] = (uint32_t)box[i];
     for (int i = 0; i + 1 < rank; i++) pitch[i] = (uint64_t)strides[i];
+    /* L2 asks memory for what is missing, not for 256 bytes around it: up to a twentieth faster (docs/notes/warp-decode.md) */
     moii_cuenum result = driver->cuTensorMapEncodeTiled(&out, MOII_CU_MAP_U8, (uint32_t)rank, (void *)(uintptr_t)data, n, pitch, b, steps, 0,
-                                                        box[0] == 128 ? MOII_CU_MAP_SWIZZLE_128 : MOII_CU_MAP_SWIZZLE_64, MOII_CU_MAP_L2_256, 0);
+                                                        box[0] == 128 ? MOII_CU_MAP_SWIZZLE_128 : MOII_CU_MAP_SWIZZLE_64, MOII_CU_MAP_L2_NONE, 0);
     if (result) return moii_driver_check(driver, result, "cuTensorMapEncodeTiled");
     for (int i = 0; i < 16; i++) map->opaque[i] = out.opaque[i];
     return MOI_OK;

@@ -2,8 +2,8 @@
  * decode_f16_team.cuh: pass 1 of the decode rows that multiply in FP16: what its warps do with an item of 8 neurons.
  *
  * A team of four warps shares an item: slot i is its warp i % 4's, in every item.  They leave their sums in shared memory, which another warp,
- * the team's own, adds up, and finishes the item.  Each worker sends for its own slots.  The order of items and columns of x are the
- * includer's. */
+ * the team's own, adds up, and finishes the item.  Each worker sends for its own slots.  The order of items, columns of x, and what else happens
+ * when a team has finished some items, are the includer's. */
 #ifndef MOII_DECODE_F16_TEAM_CUH
 #define MOII_DECODE_F16_TEAM_CUH
 
@@ -49,6 +49,7 @@ MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const li
         const int place = turns & 1, groups = groups_of(w, a, k.job);
         bool even = has_column(w, a, k.job, column), odd = has_column(w, a, k.job, column + 1);
         barrier_wait(summed(w, a, team * 2 + place), turns >> 1 & 1);
+        if (turns > 0) begin_turn(turns, team, w, a, l);
         for (int group = 0;;) {
             uint4 part[F16_TEAM];
 #pragma unroll

@@ -51,6 +51,18 @@ MOII_FN void next_item(work &k, const moe_decode_f16_sm90_args &a)
     if (k.tile >= a.tiles) k.tile -= a.tiles, k.job++;
 }
 
+/* How many items of a team are finished when pass 2 may start; where a team has few, none. */
+enum { LATE_FROM = 5 };
+MOII_FN int lets_in(const lists &l, const moe_decode_f16_sm90_args &a)
+{
+    const int turns = l.first[a.experts] * a.tiles / (TEAMS * (int)gridDim.x);
+    return a.late_turns && turns >= LATE_FROM ? max(turns - a.late_turns, 1) : 0;
+}
+MOII_FN void begin_turn(int turn, int team, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    if (team == BLANKER - WORKERS && w.lane == 0 && turn == lets_in(l, a)) grid_release();
+}
+
 /* Columns of x are there from the beginning. */
 typedef struct held_columns { int job; } held_columns;
 MOII_FN held_columns first_columns(const moe_decode_f16_sm90_args &, const lists &) { return held_columns(); }

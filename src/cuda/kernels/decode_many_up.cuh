@@ -4,6 +4,8 @@
 #define MOII_DECODE_MANY_UP_CUH
 
 #include "decode_many_rooms.cuh"
+MOII_FN void begin_turn(int, int, const worker &, const moe_decode_f16_sm90_args &, const lists &) {}
+
 #include "decode_f16_team.cuh"
 
 /* By the warp that brings columns, before it does.  Weights too before pass 2 may start: pass 3 reads them before it waits. */

@@ -11,8 +11,8 @@
  *             as far ahead as there is room (decode_f16_up.cuh, decode_f16_down.cuh)
  *   bits      sums are cut by the shape alone, and a column's arithmetic depends on its own values alone: nothing depends on the batch
  *   launch    pass 1 waits for the grid before it, which also covers what pass 2 reads without waiting: ids and weights.  It makes u
- *             blank, leaves ids and weights if it has found them, and lets pass 2 start, which takes u as it comes: so its start and first weights are
- *             hidden behind pass 1 */
+ *             blank, leaves ids and weights if it has found them, and lets pass 2 start, not too early (lets_in), which takes u as it comes: so its
+ *             start and first weights are hidden behind pass 1 */
 #define MANY 0
 #include "moe_decode_f16_sm90_args.h"
 #include "silu.h"
@@ -51,7 +51,7 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 72 : 144) moe_decode_f16_sm90
     if (w.warp >= WORKERS) { /* one instruction for all that meet */
         __threadfence();
         threads_meet(BARRIER_LEFT, 32 * (F16_TEAMS + 1));
-        if (w.warp == BLANKER && w.lane == 0) grid_release();
+        if (w.warp == BLANKER && w.lane == 0 && lets_in(l, a) == 0) grid_release();
     }
     l.jobs = l.first[a.experts];
     if (w.warp < WORKERS) {
