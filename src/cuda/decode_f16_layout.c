@@ -47,7 +47,7 @@ static void cut_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass
     int64_t k = pass == 1 ? d->hidden : d->width;
     *a = (moe_decode_f16_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .width = (int)d->width, .hidden = (int)d->hidden,
                                      .scale_row = (int)k / 32, .lines = (int)k / F16_LINE, .columns = tokens, .renormalize = d->renormalize,
-                                     .out_f32 = d->out == MOI_F32, .rehearses = tokens == 4 /* measured: docs/notes/warp-decode.md */ };
+                                     .out_f32 = d->out == MOI_F32 };
     a->expert_scale_bytes = (unsigned int)((pass == 1 ? 2 * d->width : d->hidden) * k / 32);
     a->inverse_top_k = 65536u / (unsigned int)d->top_k + 1;
     a->tiles = pass == 1 ? (int)d->width / (F16_ROWS / 2) : (int)d->hidden / F16_ROWS;
@@ -91,5 +91,6 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, m
     launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
     if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;
     args[0].late_turns = late_turns(&args[0], &args[1], sms, launch[1].grid[0]);
+    args[1].rehearses = tokens == 4 && args[0].late_turns; /* measured, too */
     return launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER && launch[1].shared_bytes <= DOWN;
 }
