@@ -193,7 +193,13 @@ static void ended()
     for (;;) wait(ENDED);
 }
 
-static void release() { device.self->in->released = true; }
+/* Whoever lets the next grid in sleeps a while: what it does behind that may come too late for it. */
+static void release()
+{
+    enum { LONGEST_SLEEP = 100 };
+    device.self->in->released = true;
+    for (unsigned int left = random_below(LONGEST_SLEEP); left; left--) wait(AGAIN);
+}
 
 /* ---- who is next ---- */
 
