@@ -91,8 +91,10 @@ static void fill(const moit_mem *m, char *device, int64_t bytes)
 {
     static unsigned char some[1 << 16];
     memset(some, 0x3C, sizeof some);
-    for (int64_t at = 0; at < bytes; at += (int64_t)sizeof some)
-        moit_ok(moi_buf_put(m->ctx, device + at, some, bytes - at < (int64_t)sizeof some ? bytes - at : (int64_t)sizeof some, NULL));
+    for (int64_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < (int64_t)sizeof some ? bytes - at : (int64_t)sizeof some;
+        moit_ok(moi_buf_put(m->ctx, device + at, some, n, NULL));
+    }
 }
 
 void *moit_mem_workspace(moit_mem *m, const moi_plan *plan)

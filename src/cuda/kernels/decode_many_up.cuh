@@ -4,6 +4,8 @@
 #define MOII_DECODE_MANY_UP_CUH
 
 #include "decode_many_rooms.cuh"
+
+/* Pass 2 may start long before: leave_lists. */
 MOII_FN void begin_turn(int, int, const worker &, const moe_decode_f16_sm90_args &, const lists &) {}
 
 #include "decode_f16_team.cuh"
