@@ -130,6 +130,7 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int t
         { up ? a->at_kept : end, up ? pairs * 2 : 0, 2 },
         { up ? a->at_first : end, up ? (2 * a->experts + 1) * 4 : 0, 4 },
         { up ? a->at_scratch : end, up ? MANY_UP_WARPS * 32 * 4 : 0, 4 },
+        { up ? a->at_share : end, up ? 16 : 0, 16 },
         { end, 0, 1 },
     };
     check_order(places, sizeof places / sizeof *places);
@@ -162,8 +163,10 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         assert_true(a->columns == 8 * groups && a->most_jobs >= jobs_of(tokens * top_k, experts, a->columns));
         assert_true(a->parts == few[pass - 1].parts && a->slot_lines == few[pass - 1].slot_lines); /* so the bits are those of fewer tokens */
         check_many_places(a, pass, tokens, launch[pass - 1].shared_bytes);
+        if (groups == 1) assert_true(launch[pass - 1].shared_bytes + 2048 <= TOGETHER); /* a block of pass 3 beside it: 1 KB is each block's own */
     }
-    assert_true(launch[2].grid[0] * launch[2].threads * 4 >= hidden);
+    assert_true(launch[2].grid[0] == (groups == 1 ? SMS : 4 * SMS) && launch[2].threads == 32 * MANY_SUM_WARPS);
+    assert_int_equal(args[0].likely, groups == 1 ? (192 << 10) / (MANY_UP_WORKERS * args[0].slot_bytes) : 0);
     for (int pair = 0; pair < tokens * top_k; pair++) assert_int_equal((unsigned)pair * args[0].inverse_top_k >> 16, pair / top_k);
 }
 

@@ -18,6 +18,7 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
         a->at_ids = moii_decode_take(&at, 2 * pairs, 16), a->at_kept = moii_decode_take(&at, 2 * pairs, 16);
         a->at_first = moii_decode_take(&at, 4 * (2 * a->experts + 1), 16);
         a->at_scratch = moii_decode_take(&at, MANY_UP_WARPS * 128, 16);
+        a->at_share = moii_decode_take(&at, 16, 16);
     } else a->at_column = moii_decode_take(&at, (int64_t)2 * a->most_jobs * a->columns, 16);
     return at;
 }
@@ -36,6 +37,11 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int share
     return 0;
 }
 
+/* Up to 8 columns a job there is room for a block of pass 3 beside one of pass 2 and of the next layer's pass 1, which then starts early: a block's own
+ * shared memory is enough; registers are bounded in the kernel.  With more columns registers leave no room, and pass 3 has more blocks.
+ * What is likely to be read is asked for early where there is time for it.  Both measured: docs/notes/warp-decode.md. */
+enum { BLOCK_BYTES = 1 << 10, SUM_BLOCKS = 4, LIKELY_BYTES = 192 << 10 };
+
 bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
                              moii_gpu_launch launch[3], int *groups)
 {
@@ -43,13 +49,15 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     int64_t pairs = tokens * d->top_k;
     launch[0].threads = 32 * MANY_UP_WARPS, launch[1].threads = 32 * MANY_DOWN_WARPS;
     launch[1].grid[0] = sms;
-    launch[2] = (moii_gpu_launch){ .grid = { moii_ceil_div(d->hidden, 4 * 32 * MANY_SUM_WARPS) }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
     for (*groups = tokens > MANY_GROUPS_FROM ? 2 : 1; *groups; --*groups) {
+        bool early = *groups == 1;
         for (int pass = 0; pass < 2; pass++) {
             args[pass].columns = *groups * F16_MOST_TOKENS;
             args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);
-            launch[pass].shared_bytes = fill(&args[pass], pass + 1, tokens, shared_bytes);
+            launch[pass].shared_bytes = fill(&args[pass], pass + 1, tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         }
+        launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
+        args[0].likely = early ? LIKELY_BYTES / (MANY_UP_WORKERS * args[0].slot_bytes) : 0;
         if (launch[0].shared_bytes && launch[1].shared_bytes) return true;
     }
     return false;

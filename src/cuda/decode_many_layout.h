@@ -6,7 +6,7 @@
 #include "decode_f16_layout.h"
 
 /* Arguments of passes 1 and 2, but for the operands, and launches for up to `tokens` (at most MANY_TOKENS) tokens of a layer that moe_decode_f16_sm90
- * takes; groups: GROUPS.  The third launch's second dimension is the number of tokens.  False: so many tokens do not fit. */
+ * takes; groups: GROUPS.  False: so many tokens do not fit. */
 bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
                              moii_gpu_launch launch[3], int *groups);
 

@@ -62,7 +62,7 @@ typedef struct state {
     int kernels;
     launches of[SIZES];
     int sizes;
-    int64_t at_exponent, at_jobs, at_pairs, at_sums; /* in the workspace; u is at 0 */
+    int64_t at_exponent, at_jobs, at_shares, at_pairs, at_sums; /* in the workspace; u is at 0 */
     moii_gpu_kernel route;
     moii_decode_places places;
 } state;
@@ -120,7 +120,8 @@ static moi_status plan_it(moi_plan *plan)
     }
     moii_decode_reserve(plan, u);
     s->at_exponent = moii_decode_reserve(plan, exponents);
-    s->at_jobs = moii_decode_reserve(plan, 4 * (jobs + 1));
+    s->at_jobs = moii_decode_reserve(plan, 4 * jobs);
+    s->at_shares = moii_decode_reserve(plan, jobs ? 32 * moii_gpu_of(plan->ctx)->sms : 0);
     s->at_pairs = moii_decode_reserve(plan, 2 * columns_left);
     s->at_sums = moii_decode_reserve(plan, 4 * pairs * d->hidden);
     if (!d->from_logits) return MOI_OK;
@@ -168,13 +169,12 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         up.u = down.u = workspace;
         up.exponent = down.exponent = (unsigned char *)workspace + s->at_exponent;
         up.jobs_left = down.jobs_left = (int *)(void *)((char *)workspace + s->at_jobs);
+        up.shares_left = down.shares_left = (int *)(void *)((char *)workspace + s->at_shares);
         up.pairs_left = down.pairs_left = (short *)(void *)((char *)workspace + s->at_pairs);
         down.out = (char *)in->y + t * moi_row_bytes(d->out, d->hidden);
         down.sums = (float *)(void *)((char *)workspace + s->at_sums);
         for (int pass = 0; pass < l->passes; pass++) {
-            moii_gpu_launch launch = l->launch[pass];
-            if (pass == 2) launch.grid[1] = up.tokens;
-            MOII_TRY(moii_gpu_run(plan, &s->kernel[l->kernel[pass]], &launch, pass ? &down : &up, stream));
+            MOII_TRY(moii_gpu_run(plan, &s->kernel[l->kernel[pass]], &l->launch[pass], pass ? &down : &up, stream));
         }
     }
     return MOI_OK;

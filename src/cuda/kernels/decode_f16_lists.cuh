@@ -111,7 +111,8 @@ MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int
     if (!a.logits || token >= a.tokens) return;
     const float *logits = a.logits + (long long)token * a.experts;
     int *ids = l.ids + token * a.top_k;
-    const bool sure = route_by_logits(logits, shape_of(a), ids, HELD, (a.experts + 31) / 32, lane);
+    const int per = (a.experts + 31) / 32;
+    const bool sure = route_by_logits(route_read(logits, shape_of(a), HELD, per, lane), shape_of(a), ids, HELD, per, lane);
     __syncwarp();
     if (__builtin_expect(!sure, 0)) route_held(logits, 0, shape_of(a), ids, 0, HELD, lane);
     if (a.tokens == 1) return;

@@ -41,9 +41,7 @@ MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const 
 
 MOII_FN work first_work(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    work k = first_item(a, l, w.warp);
-    settle(k, a);
-    return k;
+    return first_item(a, l, w.warp);
 }
 /* What is to be sent for when the first slots are. */
 MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)

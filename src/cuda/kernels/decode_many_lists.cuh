@@ -3,7 +3,7 @@
  * it to pass 2.
  *
  *   pair   token * top_k + slot.  A token that names an expert twice has one pair of it, the first, with the sum of the weights
- *   job    up to a.columns pairs of one expert, in their order; jobs are in the order of the experts */
+ *   job    up to COLUMNS pairs of one expert, in their order; jobs are in the order of the experts */
 #ifndef MOII_DECODE_MANY_LISTS_CUH
 #define MOII_DECODE_MANY_LISTS_CUH
 
@@ -11,15 +11,20 @@
 #include "ptx_sm90.cuh"
 
 enum { WORKERS = PASS == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS, TEAMS = MANY_TEAMS, WARPS = PASS == 1 ? MANY_UP_WARPS : MANY_DOWN_WARPS };
-enum { THREADS = 32 * WARPS };
+enum { THREADS = 32 * WARPS, COLUMNS = GROUPS * F16_MOST_TOKENS }; /* a.columns */
 
 #include "decode_f16_inputs.cuh"
+
+/* What a block does: items `first` to `end` - 1, an item is job * tiles + tile; they are of jobs `job` to `last` - 1. */
+typedef struct share { int first, end, job, last; } share;
 
 typedef struct lists {
     short *ids, *kept;     /* of pairs: as given, -1: none; without repetitions */
     int *count, *first;    /* of experts: pairs, and the first job; behind them the number of jobs */
+    share *own;            /* pass 1: `here`, until all threads have it */
     int *scratch;          /* a warp's 32 words */
     int *job;              /* its expert, and its columns << 16; pass 2: of the block's jobs, and nothing above */
+    share here;
     int jobs, pairs;
 } lists;
 
@@ -28,20 +33,22 @@ MOII_FN lists lists_at(const moe_decode_f16_sm90_args &a, char *shared)
     lists l;
     l.ids = (short *)(shared + a.at_ids), l.kept = (short *)(shared + a.at_kept), l.job = (int *)(shared + a.at_expert);
     l.first = (int *)(shared + a.at_first), l.count = l.first + a.experts + 1;
-    l.scratch = (int *)(shared + a.at_scratch) + threadIdx.x / 32 * 32;
+    l.scratch = (int *)(shared + a.at_scratch) + threadIdx.x / 32 * 32, l.own = (share *)(shared + a.at_share);
     l.pairs = a.tokens * a.top_k;
     l.jobs = 0;
     return l;
 }
 
-/* The block's items: job * tiles + tile; its jobs. */
-MOII_FN int first_of(int block, const moe_decode_f16_sm90_args &a, const lists &l) { return (int)((long long)l.jobs * a.tiles * block / gridDim.x); }
-typedef struct jobs { int first, end; } jobs;
-MOII_FN jobs jobs_here(const moe_decode_f16_sm90_args &a, const lists &l)
+/* Block b's first item is item floor(all * b / blocks): all lanes of a warp. */
+MOII_FN share share_of(int jobs, int tiles, int lane)
 {
-    const int first = first_of((int)blockIdx.x, a, l), end = first_of((int)blockIdx.x + 1, a, l);
-    const jobs j = { first / a.tiles, end > first ? (end - 1) / a.tiles + 1 : first / a.tiles };
-    return j;
+    const unsigned int all = (unsigned int)jobs * (unsigned int)tiles, each = all / gridDim.x, block = blockIdx.x + (unsigned int)(lane & 1);
+    const int edge = (int)(each * block + (all - each * gridDim.x) * block / gridDim.x);
+    share s;
+    s.first = __shfl_sync(0xFFFFFFFFu, edge, 0), s.end = __shfl_sync(0xFFFFFFFFu, edge, 1);
+    const int job = (lane & 1 ? max(s.end - 1, s.first) : s.first) / tiles;
+    s.job = __shfl_sync(0xFFFFFFFFu, job, 0), s.last = __shfl_sync(0xFFFFFFFFu, job, 1) + (s.end > s.first);
+    return s;
 }
 
 #if PASS == 1
@@ -66,13 +73,18 @@ MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a)
     __syncthreads();
 }
 
-/* From logits, which are in device memory, and final: all warps, a token each.  The first block leaves the ids. */
+/* From logits, which are in device memory, and final: all warps, a token each, while the logits of their next ones come.  The first block leaves the
+ * ids. */
 MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int warp, int lane)
 {
+    const int per = (a.experts + 31) / 32;
+    route_logits next = route_read(a.logits + (long long)warp * a.experts, shape_of(a), HELD, warp < a.tokens ? per : 0, lane);
 #pragma unroll 1
     for (int token = warp; token < a.tokens; token += WARPS) {
         const float *logits = a.logits + (long long)token * a.experts;
-        const bool sure = route_by_logits(logits, shape_of(a), l.scratch, HELD, (a.experts + 31) / 32, lane);
+        const route_logits here = next;
+        next = route_read(logits + WARPS * a.experts, shape_of(a), HELD, token + WARPS < a.tokens ? per : 0, lane);
+        const bool sure = route_by_logits(here, shape_of(a), l.scratch, HELD, per, lane);
         __syncwarp();
         if (__builtin_expect(!sure, 0)) route_held(logits, 0, shape_of(a), l.scratch, 0, HELD, lane);
         __syncwarp();
@@ -87,26 +99,33 @@ MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int
     __syncthreads();
 }
 
-/* One warp. */
+/* One warp; a lane has some neighbouring experts, up to HELD. */
 MOII_FN void list_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
-    int jobs = 0;
-#pragma unroll 1
-    for (int base = 0; base < a.experts; base += 32) {
-        const int e = base + lane, pairs = e < a.experts ? l.count[e] : 0, mine = (pairs + a.columns - 1) / a.columns;
-        int until = mine;
+    const int per = (a.experts + 31) / 32;
+    int pairs[HELD], mine = 0;
 #pragma unroll
-        for (int step = 1; step < 32; step *= 2) {
-            const int v = __shfl_up_sync(0xFFFFFFFFu, until, step);
-            until += lane >= step ? v : 0;
-        }
-        const int first = jobs + until - mine;
-        if (e < a.experts) l.first[e] = first;
-#pragma unroll 1
-        for (int i = 0; i < mine; i++) l.job[first + i] = e | min(pairs - i * a.columns, a.columns) << 16;
-        jobs += __shfl_sync(0xFFFFFFFFu, until, 31);
+    for (int i = 0; i < HELD; i++) {
+        pairs[i] = i < per && lane * per + i < a.experts ? l.count[lane * per + i] : 0;
+        mine += (pairs[i] + COLUMNS - 1) / COLUMNS;
     }
-    if (lane == 0) l.first[a.experts] = jobs;
+    int until = mine;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const int v = __shfl_up_sync(0xFFFFFFFFu, until, step);
+        until += lane >= step ? v : 0;
+    }
+    const int jobs = __shfl_sync(0xFFFFFFFFu, until, 31);
+    int job = until - mine;
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        const int e = lane * per + i;
+        if (i < per && e < a.experts) l.first[e] = job;
+#pragma unroll 1
+        for (int left = pairs[i]; left > 0; left -= COLUMNS) l.job[job++] = e | min(left, COLUMNS) << 16;
+    }
+    const share here = share_of(jobs, a.tiles, lane);
+    if (lane == 0) *l.own = here, l.first[a.experts] = jobs;
 }
 
 /* All threads. */
@@ -116,37 +135,48 @@ MOII_FN void make_lists(lists &l, const moe_decode_f16_sm90_args &a, int warp, i
     else take_ids(l, a);
     if (warp == 0) list_jobs(l, a, lane);
     __syncthreads();
-    l.jobs = l.first[a.experts];
+    l.jobs = l.first[a.experts], l.here = *l.own;
 }
 
-/* A job's pairs, as many words as it has columns: one warp. */
+/* A job's pairs, as many words as it has columns: one warp, 8 pairs a lane. */
 MOII_FN void find_pairs(const lists &l, const moe_decode_f16_sm90_args &a, int job, int *to, int lane)
 {
-    const int expert = l.job[job] & 0xFFFF, skip = (job - l.first[expert]) * a.columns;
-    int found = 0;
+    const unsigned int expert = (unsigned int)l.job[job] & 0xFFFFu, lower = (1u << lane) - 1u;
+    int place = (l.first[expert] - job) * COLUMNS; /* of the next pair among the job's */
     __syncwarp();
 #pragma unroll 1
-    for (int base = 0; base < l.pairs && found < skip + a.columns; base += 32) {
-        const int pair = base + lane;
-        const bool here = pair < l.pairs && l.kept[pair] == expert;
-        const unsigned int all = __ballot_sync(0xFFFFFFFFu, here);
-        const int place = found + __popc(all & ((1u << lane) - 1u)) - skip;
-        if (here && place >= 0 && place < a.columns) to[place] = pair;
-        found += __popc(all);
+    for (int base = 0; base < l.pairs && place < COLUMNS; base += 256) {
+        const int pair = base + lane * 8;
+        const uint4 ids = pair < l.pairs ? *(const uint4 *)(l.kept + pair) : make_uint4(~0u, ~0u, ~0u, ~0u);
+        const unsigned int word[4] = { ids.x, ids.y, ids.z, ids.w };
+        unsigned int here = 0;
+#pragma unroll
+        for (int i = 0; i < 8; i++) here |= (unsigned int)((word[i / 2] >> i % 2 * 16 & 0xFFFFu) == expert && pair + i < l.pairs) << i;
+        int at = place;
+#pragma unroll
+        for (int bit = 0; bit < 4; bit++) { /* a lane has up to 8 */
+            const unsigned int lanes = __ballot_sync(0xFFFFFFFFu, __popc(here) >> bit & 1);
+            at += __popc(lanes & lower) << bit, place += __popc(lanes) << bit;
+        }
+#pragma unroll 1
+        for (; here; here &= here - 1u, at++)
+            if (at >= 0 && at < COLUMNS) to[at] = pair + __ffs((int)here) - 1;
     }
     __syncwarp();
 }
 
-/* For pass 2, before it starts: jobs go round the blocks: one warp. */
+/* For pass 2, before it starts: jobs go round the blocks; each leaves what the block of its number is to do there: one warp. */
 MOII_FN void leave_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
-    if (!blockIdx.x && lane == 0) a.jobs_left[0] = l.jobs;
+    const share there = share_of(l.jobs, a.hidden / F16_ROWS, lane);
+    if (lane == 0) ((share *)a.shares_left)[2 * blockIdx.x] = there;
+    if (lane < MANY_SHARE_JOBS && there.job + lane < there.last) a.shares_left[8 * blockIdx.x + 4 + lane] = l.job[there.job + lane];
 #pragma unroll 1
     for (int job = (int)blockIdx.x; job < l.jobs; job += (int)gridDim.x) {
         const int word = l.job[job];
         find_pairs(l, a, job, l.scratch, lane);
-        if (lane == 0) a.jobs_left[1 + job] = word;
-        if (lane < a.columns) a.pairs_left[job * a.columns + lane] = (short)(lane < word >> 16 ? l.scratch[lane] : -1);
+        if (lane == 0) a.jobs_left[job] = word;
+        if (lane < COLUMNS) a.pairs_left[job * COLUMNS + lane] = (short)(lane < word >> 16 ? l.scratch[lane] : -1);
     }
 }
 
@@ -161,17 +191,22 @@ MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, in
     }
 }
 #else
-/* Of what pass 1 left before this grid started, the block's: all threads. */
-MOII_FN void take_jobs(lists &l, const moe_decode_f16_sm90_args &a, char *shared)
+/* Of what pass 1 left before this grid started, the block's: all threads.  The jobs first, for weights are sent for by them, and most blocks have few. */
+MOII_FN void take_jobs(lists &l, const moe_decode_f16_sm90_args &a)
+{
+    const int4 here = __ldcg((const int4 *)a.shares_left + 2 * blockIdx.x), words = __ldcg((const int4 *)a.shares_left + 2 * blockIdx.x + 1);
+    const int i = (int)threadIdx.x;
+    l.here.first = here.x, l.here.end = here.y, l.here.job = here.z, l.here.last = here.w;
+    if (i < MANY_SHARE_JOBS && here.z + i < here.w) l.job[here.z + i] = i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
+#pragma unroll 1
+    for (int job = here.z + MANY_SHARE_JOBS + i; job < here.w; job += THREADS) l.job[job] = __ldcg(a.jobs_left + job);
+    __syncthreads();
+}
+MOII_FN void take_pairs(const lists &l, const moe_decode_f16_sm90_args &a, char *shared)
 {
     int *columns = (int *)(shared + a.at_column);
-    l.jobs = __ldcg(a.jobs_left);
-    const jobs here = jobs_here(a, l);
 #pragma unroll 1
-    for (int i = here.first + (int)threadIdx.x; i < here.end; i += THREADS) l.job[i] = __ldcg(a.jobs_left + 1 + i);
-#pragma unroll 1
-    for (int i = here.first * a.columns / 2 + (int)threadIdx.x; i < here.end * a.columns / 2; i += THREADS) columns[i] = __ldcg((const int *)a.pairs_left + i);
-    __syncthreads();
+    for (int i = l.here.job * COLUMNS / 2 + (int)threadIdx.x; i < l.here.last * COLUMNS / 2; i += THREADS) columns[i] = __ldcg((const int *)a.pairs_left + i);
 }
 #endif
 

@@ -24,9 +24,9 @@ MOII_FN void settle(work &k, const moe_decode_f16_sm90_args &a)
 }
 MOII_FN work first_item(const moe_decode_f16_sm90_args &a, const lists &l, int number)
 {
-    const int item = first_of((int)blockIdx.x, a, l) + number, end = first_of((int)blockIdx.x + 1, a, l);
     work k;
-    k.job = item / a.tiles, k.tile = item - k.job * a.tiles, k.part = 0, k.left = (end - item + STEP - 1) / STEP;
+    k.job = l.here.job, k.tile = l.here.first + number - l.here.job * a.tiles, k.part = 0, k.left = (l.here.end - l.here.first - number + STEP - 1) / STEP;
+    settle(k, a);
     return k;
 }
 MOII_FN bool there_is(const work &k, const lists &l) { return k.left > 0; }
@@ -41,7 +41,7 @@ typedef struct held_columns { int job, room; unsigned int phase; bool taken; } h
 
 MOII_FN held_columns first_columns(const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    const held_columns h = { jobs_here(a, l).first, 0, 0, false };
+    const held_columns h = { l.here.job, 0, 0, false };
     return h;
 }
 MOII_FN void next_room(held_columns &h, const moe_decode_f16_sm90_args &a)
@@ -143,7 +143,7 @@ MOII_FN void leave_columns(held_columns &h, const worker &w, const moe_decode_f1
         return;
     }
     next_room(h, a);
-    if (h.job == jobs_here(a, l).end) return;
+    if (h.job == l.here.last) return;
     threads_meet(BARRIER_WORKERS, 32 * WORKERS);
     copy_lines(h, w.warp, WORKERS, w, a, l);
     keep_lines(h, w.warp, WORKERS, w, a, l);
@@ -153,7 +153,7 @@ MOII_FN void leave_columns(held_columns &h, const worker &w, const moe_decode_f1
 /* Of work k, or where there is none, all are left. */
 MOII_FN void hold_columns(held_columns &h, const work &k, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    const int job = there_is(k, l) ? k.job : jobs_here(a, l).end;
+    const int job = there_is(k, l) ? k.job : l.here.last;
     while (h.job < job) leave_columns(h, w, a, l);
     if (there_is(k, l)) take_columns(h, w, a);
 }
@@ -172,7 +172,7 @@ MOII_FN void bring(const held_columns &h, int first, int step, const worker &w, 
 /* h: the first job, which is there; then the one behind those that are. */
 MOII_FN void bring_second(held_columns &h, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    const int end = jobs_here(a, l).end;
+    const int end = l.here.last;
     const bool tells = w.warp == WARPS - 1 && w.lane == 0;
     if (h.job == end) return;
     if (tells) barrier_arrive(full(w, a, h.room));
@@ -186,7 +186,7 @@ MOII_FN void bring_second(held_columns &h, const worker &w, const moe_decode_f16
 }
 MOII_FN void bring_others(held_columns &h, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    for (const int end = jobs_here(a, l).end; h.job < end; next_room(h, a)) {
+    for (const int end = l.here.last; h.job < end; next_room(h, a)) {
         bring(h, 0, 1, w, a, l);
         if (w.lane == 0) barrier_arrive(full(w, a, h.room));
     }

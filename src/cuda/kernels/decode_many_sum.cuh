@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_many_sum.cuh: pass 3 of moe_decode_many_sm90: y = sum of weight * what pass 2 left for a token's pairs, its first slot's first.
  *
- * A thread has some neighbouring outputs of one token.  A token that names an expert twice has one pair of it, the first, with the sum of the weights. */
+ * A piece is 128 outputs of a token, 4 for each lane of a warp; pieces go round the warps of the grid.  A multiprocessor has room for one block of this
+ * beside one of pass 2 or of the next layer's pass 1, which then begins before this ends.  A token that names an expert twice has one pair of it, the
+ * first, with the sum of the weights. */
 #ifndef MOII_DECODE_MANY_SUM_CUH
 #define MOII_DECODE_MANY_SUM_CUH
 
@@ -9,51 +11,77 @@
 #include "num.h"
 #include "ptx_sm90.cuh"
 
-enum { SLOTS_AT_ONCE = 8 };
+enum { AT_ONCE = 2, SLOTS_AT_ONCE = 8, PIECE = 128 };
 
-MOII_FN void sum_pairs(const moe_decode_f16_sm90_args &a)
+/* A lane's outputs of a token, and in lane j the weight of slot j; there_are: slots that have a pair. */
+typedef struct piece { unsigned int from, to, there_are; float weight; } piece;
+
+/* There is none: no slot has a pair, and `to` is NOWHERE. */
+enum { NOWHERE = 0xFFFFFFFFu };
+MOII_FN piece piece_of(const moe_decode_f16_sm90_args &a, int number, int lane)
 {
-    __shared__ int given[F16_MOST_SLOTS], ids[F16_MOST_SLOTS];
-    __shared__ float weights[F16_MOST_SLOTS], sums[F16_MOST_SLOTS];
-    const int token = (int)blockIdx.y, slot = (int)threadIdx.x, pair = token * a.top_k;
-    if (slot < a.top_k) given[slot] = __ldcg(a.ids + pair + slot), weights[slot] = __ldcg(a.weights + pair + slot);
-    __syncthreads();
-    if (slot < a.top_k) {
-        const int id = given[slot];
-        bool keeps = id >= 0 && id < a.experts;
-        float weight = weights[slot];
+    const int pieces = a.hidden / PIECE, token = number / pieces, at = (number - token * pieces) * PIECE + lane * 4;
+    const bool mine = token < a.tokens && lane < a.top_k;
+    const int given = mine ? __ldcg(a.ids + token * a.top_k + lane) : -1;
+    const float weight = mine ? __ldcg(a.weights + token * a.top_k + lane) : 0;
+    bool keeps = given >= 0 && given < a.experts;
+    piece p;
+    p.weight = weight;
 #pragma unroll 1
-        for (int j = 0; j < a.top_k; j++) {
-            if (given[j] != id || j == slot) continue;
-            if (j < slot) keeps = false;
-            else weight += weights[j];
-        }
-        ids[slot] = keeps ? id : -1, sums[slot] = weight;
+    for (int j = 0; j < a.top_k; j++) {
+        const int id = __shfl_sync(0xFFFFFFFFu, given, j);
+        const float more = __shfl_sync(0xFFFFFFFFu, weight, j);
+        if (id != given || j == lane) continue;
+        if (j < lane) keeps = false;
+        else p.weight += more;
     }
-    __syncthreads();
-    grid_wait(); /* ids and weights were there before pass 2 started, its sums are now */
-    const int at = ((int)blockIdx.x * (int)blockDim.x + (int)threadIdx.x) * 4;
-    if (at >= a.hidden) return;
-    float y[4] = {};
+    p.there_are = __ballot_sync(0xFFFFFFFFu, keeps);
+    p.from = (unsigned int)(token * a.top_k * a.hidden + at), p.to = token < a.tokens ? (unsigned int)(token * a.hidden + at) : NOWHERE;
+    return p;
+}
+
+MOII_FN void sum_pieces(const moe_decode_f16_sm90_args &a, const piece p[AT_ONCE])
+{
+    float y[AT_ONCE][4] = {};
 #pragma unroll 1
     for (int first = 0; first < a.top_k; first += SLOTS_AT_ONCE) {
-        float4 v[SLOTS_AT_ONCE];
+        float4 v[AT_ONCE][SLOTS_AT_ONCE];
 #pragma unroll
-        for (int j = 0; j < SLOTS_AT_ONCE; j++)
-            if (first + j < a.top_k && ids[first + j] >= 0) v[j] = __ldcg((const float4 *)(a.sums + (long long)(pair + first + j) * a.hidden + at));
+        for (int i = 0; i < AT_ONCE; i++)
 #pragma unroll
-        for (int j = 0; j < SLOTS_AT_ONCE; j++) {
-            if (first + j >= a.top_k || ids[first + j] < 0) continue;
-            const float weight = sums[first + j];
-            y[0] = __fmaf_rn(weight, v[j].x, y[0]), y[1] = __fmaf_rn(weight, v[j].y, y[1]);
-            y[2] = __fmaf_rn(weight, v[j].z, y[2]), y[3] = __fmaf_rn(weight, v[j].w, y[3]);
-        }
+            for (int j = 0; j < SLOTS_AT_ONCE; j++)
+                if (p[i].there_are >> (first + j) & 1) v[i][j] = __ldcg((const float4 *)(a.sums + (p[i].from + (unsigned int)((first + j) * a.hidden))));
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+#pragma unroll
+            for (int j = 0; j < SLOTS_AT_ONCE; j++) {
+                if (!(p[i].there_are >> (first + j) & 1)) continue;
+                const float weight = __shfl_sync(0xFFFFFFFFu, p[i].weight, first + j);
+                y[i][0] = __fmaf_rn(weight, v[i][j].x, y[i][0]), y[i][1] = __fmaf_rn(weight, v[i][j].y, y[i][1]);
+                y[i][2] = __fmaf_rn(weight, v[i][j].z, y[i][2]), y[i][3] = __fmaf_rn(weight, v[i][j].w, y[i][3]);
+            }
     }
-    const long long to = (long long)token * a.hidden + at;
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        if (a.out_f32) ((float *)a.out)[to + i] = y[i];
-        else ((unsigned short *)a.out)[to + i] = (unsigned short)moii_bf16_encode(y[i]);
+    for (int i = 0; i < AT_ONCE; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (p[i].to == NOWHERE) continue;
+            else if (a.out_f32) ((float *)a.out)[p[i].to + j] = y[i][j];
+            else ((unsigned short *)a.out)[p[i].to + j] = (unsigned short)moii_bf16_encode(y[i][j]);
+}
+
+/* Ids and weights were there before pass 2 started; its sums are when it has ended. */
+MOII_FN void sum_pairs(const moe_decode_f16_sm90_args &a)
+{
+    const int lane = (int)threadIdx.x % 32, step = (int)(gridDim.x * MANY_SUM_WARPS);
+    int number = (int)blockIdx.x + (int)(threadIdx.x / 32 * gridDim.x);
+    for (bool waited = false; number < a.tokens * (a.hidden / PIECE); number += AT_ONCE * step, waited = true) {
+        piece p[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) p[i] = piece_of(a, number + i * step, lane);
+        if (!waited) grid_wait();
+        sum_pieces(a, p);
+    }
 }
 
 #endif

@@ -14,6 +14,7 @@ enum { F16_MOST_TOKENS = 8, F16_MOST_SLOTS = 16 };
 /* More tokens, or of larger layers (moe_decode_many_sm90.cu): a job is up to 8 or 16 tokens of one expert.  One warp brings columns. */
 enum { MANY_TEAMS = 3, MANY_UP_WORKERS = MANY_TEAMS * F16_TEAM, MANY_UP_WARPS = MANY_UP_WORKERS + MANY_TEAMS + 1 };
 enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 4, MANY_TOKENS = 128, MANY_GROUPS_FROM = 64 };
+enum { MANY_SHARE_JOBS = 4 };
 /* Bytes of a line of 8 columns in shared memory: FP16, then factors; u's exponents are there first. */
 #define MANY_LINE(pass) (256 * F16_MOST_TOKENS + ((pass) == 1 ? 32 : 128))
 
@@ -49,11 +50,13 @@ typedef struct moe_decode_f16_sm90_args {
     /* where things lie in shared memory; the ring at 0 */
     int at_scales, at_columns, at_sums, at_barriers, at_ids, at_weights, at_first, at_expert, at_column, at_job;
     /* more tokens alone */
-    int *jobs_left;             /* how many jobs; of each its expert, and its columns << 16: by pass 1 for pass 2 */
+    int *jobs_left;             /* of each job its expert, and its columns << 16: by pass 1 for pass 2 */
+    int *shares_left;           /* of each block of pass 2 what it does (decode_many_lists.cuh), and its first jobs' words: 8 */
     short *pairs_left;          /* [job, columns]: pairs, -1 behind them */
     float *sums;                /* [pair, hidden]: by pass 2 for pass 3 */
     int buffers;                /* jobs whose columns have room */
-    int at_kept, at_scratch;
+    int likely;                 /* pass 1: slots of each worker that are asked for before jobs are known */
+    int at_kept, at_scratch, at_share;
 } moe_decode_f16_sm90_args;
 
 #endif

@@ -4,12 +4,13 @@
  *
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: down . u for each pair; 3: y = sum of weight * that.  E5M2: 1 where weights are E5M2, else E4M3
  *             HELD: pass 1: logits of a lane, 4 or 8: of up to 32 * HELD experts.  GROUPS: passes 1 and 2: columns of a job, 8 each, 1 or 2
- *   grid      passes 1 and 2: multiprocessors; pass 3: [some outputs, tokens]
+ *   grid      passes 1 and 2: multiprocessors; pass 3: as many, or some for each
  *   job       up to GROUPS * 8 tokens of one expert: the columns of a product (decode_many_lists.cuh)
  *   item      16 rows of a job's expert.  Pass 1: 8 rows of gate and the same 8 of up; pass 2: 16 outputs.  A block has neighbouring ones
  *             (decode_many_rooms.cuh), so that weights come from memory once, and columns once or twice into each block
  *   bits      sums are cut by the shape alone, as for fewer tokens: nothing depends on the batch
- *   launch    pass 1 waits for the grid before it, leaves jobs and lets pass 2 start, which sends for weights, then waits for pass 1's end */
+ *   launch    pass 1 waits for the grid before it, leaves jobs and lets pass 2 start, which sends for weights, then waits for pass 1's end.  Pass 3 is
+ *             there beside pass 2 and lets the next layer's pass 1 start, block by block as those of pass 2 end */
 #define MANY 1
 #include "moe_decode_f16_sm90_args.h"
 #include "silu.h"
@@ -28,7 +29,14 @@ enum { THREADS = 32 * MANY_SUM_WARPS };
 #endif
 #endif
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode_many_sm90(const __grid_constant__ moe_decode_f16_sm90_args a)
+/* At most 96 registers of a thread, so that one block of pass 3 fits beside one of pass 2 or, up to 8 columns a job, of the next layer's pass 1. */
+#if PASS == 3 || (PASS == 1 && GROUPS == 1)
+enum { BOUND = 640 };
+#else
+enum { BOUND = THREADS };
+#endif
+
+extern "C" __global__ void __launch_bounds__(BOUND, 1) moe_decode_many_sm90(const __grid_constant__ moe_decode_f16_sm90_args a)
 {
 #if PASS == 3
     if (threadIdx.x == 0) grid_release();
@@ -44,15 +52,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode_many_sm90(co
 #pragma unroll 1
     for (int e = (int)threadIdx.x; e < a.experts; e += THREADS) l.count[e] = 0;
     ask_for_inputs(a);
+    if (w.warp < WORKERS && a.tokens * a.top_k >= a.experts) fetch_likely(w, a, l);
     __syncthreads();
     grid_wait();
     make_lists(l, a, w.warp, w.lane);
 #else
     if (threadIdx.x == 0) grid_release();
-    take_jobs(l, a, memory);
+    take_jobs(l, a);
 #endif
     held_columns h = first_columns(a, l);
-    const bool any = h.job < jobs_here(a, l).end;
+    const bool any = h.job < l.here.last;
     work first = {}, later = {};
 #if PASS == 1
     if (any) copy_lines(h, w.warp, WARPS, w, a, l); /* before weights, which would stand before them */
@@ -62,6 +71,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode_many_sm90(co
         later = send_first(first, w, a, l);
     }
 #if PASS == 2
+    take_pairs(l, a, memory);
     grid_wait();
     if (any) copy_lines(h, w.warp, WARPS, w, a, l);
 #endif

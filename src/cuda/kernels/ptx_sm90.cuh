@@ -133,6 +133,13 @@ MOII_FN void box_load_once_4(unsigned int to, const void *map, unsigned int barr
                  :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(v), "l"(EVICT_FIRST) : "memory");
 }
 
+/* Into L2 alone. */
+MOII_FN void box_fetch_4(const void *map, int x, int y, int z, int v)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];"
+                 :: "l"((unsigned long long)map), "r"(x), "r"(y), "r"(z), "r"(v) : "memory");
+}
+
 MOII_FN void box_load_5(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, int v, int w)
 {
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"

@@ -192,18 +192,26 @@ MOII_FN float route_logit(unsigned int key) { return moii_float_of(key >> 31 ? k
 /* Whether p tells `less` from `more`, or both are the same. */
 MOII_FN bool route_apart(float more, float less) { return more == less || more - less >= 9.5367431640625e-7f; }
 
+/* A lane's logits of a token; 0 where it has no expert. */
+typedef struct route_logits { float l[8]; } route_logits;
+MOII_FN route_logits route_read(const float *logits, route_shape s, int held, int per, int lane)
+{
+    route_logits r;
+#pragma unroll
+    for (int i = 0; i < held; i++) r.l[i] = i < per && lane * per + i < s.experts ? __ldcg(logits + lane * per + i) : 0.0f;
+    return r;
+}
+
 /* ids of up to 32 slots; false: the logits do not tell, and ids are to be found by p. */
-MOII_FN bool route_by_logits(const float *logits, route_shape s, int *ids, int held, int per, int lane)
+MOII_FN bool route_by_logits(route_logits r, route_shape s, int *ids, int held, int per, int lane)
 {
     const unsigned int lower = (1u << lane) - 1u;
     unsigned int key[8], mine = 0, most = 0;
     bool sure = true;
 #pragma unroll
     for (int i = 0; i < held; i++) {
-        const bool here = i < per && lane * per + i < s.experts;
-        const float l = here ? __ldcg(logits + lane * per + i) : 0.0f;
-        key[i] = here ? route_logit_key(l) : 0u;
-        sure = sure && l <= 3.402823466e38f; /* no NaN, no Inf */
+        key[i] = i < per && lane * per + i < s.experts ? route_logit_key(r.l[i]) : 0u;
+        sure = sure && r.l[i] <= 3.402823466e38f; /* no NaN, no Inf */
     }
 #pragma unroll 1
     for (int slot = 0; slot < s.top_k; slot++) {
@@ -234,7 +242,8 @@ MOII_FN bool route_by_logits(const float *logits, route_shape s, int *ids, int h
 MOII_FN void route_ids(const float *logits, route_shape s, int *ids, int lane)
 {
     const int per = (s.experts + 31) / 32;
-    const bool sure = per <= 4 ? route_by_logits(logits, s, ids, 4, per, lane) : route_by_logits(logits, s, ids, 8, per, lane);
+    const bool sure = per <= 4 ? route_by_logits(route_read(logits, s, 4, per, lane), s, ids, 4, per, lane)
+                               : route_by_logits(route_read(logits, s, 8, per, lane), s, ids, 8, per, lane);
     __syncwarp();
     if (!sure) route_held(logits, 0, s, ids, 0, 8, lane); /* seldom */
 }
