@@ -99,6 +99,7 @@ static problem case_of(moit_rng *rng, int i)
     if (i % 12 == 5) s.tokens = 20 + moit_below(rng, 150), s.h = s.f = 32; /* more than one launch's */
     if (i % 40 == 21) s.experts = 2048, s.h = s.f = 32;
     if (i % 8 == 3) s.h = 128 * (1 + moit_below(rng, 3)), s.f = 128 * (1 + moit_below(rng, 2));
+    if (i % 48 == 27) s.tokens = 33 + moit_below(rng, 100), s.h = s.f = 128;
     s.top_k = 1 + moit_below(rng, s.experts < 16 ? s.experts : 16);
     return problem_make(format_of(moit_below(rng, 6)), s, MOI_BF16, moit_below(rng, 2) ? MOI_BF16 : MOI_F32);
 }

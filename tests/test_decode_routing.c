@@ -40,7 +40,7 @@ static void test_few_logits(void **state)
     for (int wanted = 0; wanted < 4; wanted++) {
         moi_plan plan = plan_of(true);
         int64_t before = moii_decode_reserve(&plan, 1000);
-        moii_decode_places places = moii_decode_places_for(&plan, BATCH);
+        moii_decode_places places = moii_decode_places_for(&plan, BATCH, 8);
         assert_int_equal(before, 0);
         assert_true(places.ids >= 1000 && places.weights >= places.ids + BATCH * TOP_K * 4 && places.probs >= places.weights + BATCH * TOP_K * 4);
         assert_true(plan.workspace_bytes >= places.probs + BATCH * EXPERTS * 4);

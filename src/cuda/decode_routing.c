@@ -5,8 +5,6 @@
 #include "format.h"
 #include "route_plain.h"
 
-enum { ROUTED_HERE = 32 }; /* tokens; measured: from about 48 on, a launch costs less */
-
 int64_t moii_decode_reserve(moi_plan *plan, int64_t bytes)
 {
     int64_t at = plan->workspace_bytes;
@@ -14,10 +12,10 @@ int64_t moii_decode_reserve(moi_plan *plan, int64_t bytes)
     return at;
 }
 
-moii_decode_places moii_decode_places_for(moi_plan *plan, int64_t tokens)
+moii_decode_places moii_decode_places_for(moi_plan *plan, int64_t tokens, int in_pass)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    moii_decode_places at;
+    moii_decode_places at = { .in_pass = in_pass };
     at.ids = moii_decode_reserve(plan, tokens * d->top_k * 4);
     at.weights = moii_decode_reserve(plan, tokens * d->top_k * 4);
     at.probs = moii_decode_reserve(plan, tokens * d->experts * 4);
@@ -38,7 +36,7 @@ moi_status moii_decode_route(const moi_plan *plan, const moi_moe_decode_args *in
     float *weights = in->weights_out ? in->weights_out + slot : (float *)(void *)((char *)workspace + places->weights);
     const float *logits = in->logits + first * d->experts;
     out->weights = weights;
-    if (tokens <= ROUTED_HERE && d->experts <= MOII_ROUTED_IN_PASSES) {
+    if (tokens <= places->in_pass && d->experts <= MOII_ROUTED_IN_PASSES) {
         out->logits = logits, out->ids_out = ids, out->weights_out = weights;
         return MOI_OK;
     }

@@ -8,8 +8,8 @@
 
 enum { MOII_ROUTED_IN_PASSES = 256 }; /* experts, where passes route for themselves: ROUTE_IN_REGISTERS */
 
-/* In the workspace of a plan from logits. */
-typedef struct moii_decode_places { int64_t ids, weights, probs; } moii_decode_places;
+/* In the workspace of a plan from logits; up to in_pass tokens are routed by the first launch. */
+typedef struct moii_decode_places { int64_t ids, weights, probs; int in_pass; } moii_decode_places;
 
 /* For both launches: ids, or logits from which each block finds them; then the first launch writes ids_out and weights_out.  The second one's
  * weights. */
@@ -24,8 +24,8 @@ typedef struct moii_decode_routing {
 /* Where so many bytes of the workspace begin, behind all that it holds. */
 int64_t moii_decode_reserve(moi_plan *plan, int64_t bytes);
 
-/* Workspace for the routing of `tokens` in one pair of launches, from logits. */
-moii_decode_places moii_decode_places_for(moi_plan *plan, int64_t tokens);
+/* Workspace for the routing of `tokens` at once, from logits. */
+moii_decode_places moii_decode_places_for(moi_plan *plan, int64_t tokens, int in_pass);
 
 /* Routing of the tokens first .. first + tokens - 1; route: route_plain's kernel, prepared if the plan is from logits. */
 moi_status moii_decode_route(const moi_plan *plan, const moi_moe_decode_args *in, int64_t first, int64_t tokens, const moii_decode_places *places,

@@ -50,6 +50,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 
 /* Launches for batches up to 1, 2, 4, ... MANY_TOKENS tokens. */
 enum { SIZES = 8, KERNELS = 7 };
+enum { ROUTED_IN_PASS = MANY_GROUPS_FROM }; /* tokens: a launch would keep pass 1 from starting early, which it does not with more */
 typedef struct launches {
     int tokens;
     moe_decode_f16_sm90_args args[2]; /* but for the operands */
@@ -125,7 +126,7 @@ static moi_status plan_it(moi_plan *plan)
     s->at_pairs = moii_decode_reserve(plan, 2 * columns_left);
     s->at_sums = moii_decode_reserve(plan, 4 * pairs * d->hidden);
     if (!d->from_logits) return MOI_OK;
-    s->places = moii_decode_places_for(plan, tokens);
+    s->places = moii_decode_places_for(plan, tokens, ROUTED_IN_PASS);
     s->route.kernel = &moii_route_kernel;
     return moii_gpu_prepare(plan->ctx, &s->route, 1);
 }
