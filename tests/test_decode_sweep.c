@@ -94,6 +94,23 @@ static void test_sweep(void **state)
     assert_true(taken > 0);
 }
 
+/* More experts than a pass can route itself, of more tokens than go in two launches: always, for most selections above have none. */
+static void test_many_experts(void **state)
+{
+    (void)state;
+    moit_rng rng = moit_seed("decode experts", 0);
+    problem p = problem_make(MOI_FORMAT_MXFP8, (shape){ 9, 128, 128, 300, 3 }, MOI_BF16, MOI_F32);
+    set_routing(&rng, &p, RANDOM);
+    double *y = calloc(9 * 128, sizeof *y), *bound = calloc(9 * 128, sizeof *bound);
+    exact(&p, y, bound);
+    int taken = 0;
+    for (int r = 0; moit_any_row("moe_decode", r); r++)
+        if (sweep_row(moit_any_row("moe_decode", r))) taken += check_row(moit_ctx(0), moit_any_row("moe_decode", r), &p, y, bound);
+    assert_true(taken > 0);
+    free(y), free(bound);
+    problem_free(&p);
+}
+
 /* One token of the problem, by itself. */
 static problem alone(const problem *p, int64_t t)
 {
@@ -140,6 +157,6 @@ static void test_tokens_apart(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_sweep), cmocka_unit_test(test_tokens_apart) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_sweep), cmocka_unit_test(test_many_experts), cmocka_unit_test(test_tokens_apart) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

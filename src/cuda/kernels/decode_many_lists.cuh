@@ -99,30 +99,24 @@ MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int
     __syncthreads();
 }
 
-/* One warp; a lane has some neighbouring experts, up to HELD. */
+/* One warp. */
 MOII_FN void list_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
-    const int per = (a.experts + 31) / 32;
-    int pairs[HELD], mine = 0;
-#pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        pairs[i] = i < per && lane * per + i < a.experts ? l.count[lane * per + i] : 0;
-        mine += (pairs[i] + COLUMNS - 1) / COLUMNS;
-    }
-    int until = mine;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        const int v = __shfl_up_sync(0xFFFFFFFFu, until, step);
-        until += lane >= step ? v : 0;
-    }
-    const int jobs = __shfl_sync(0xFFFFFFFFu, until, 31);
-    int job = until - mine;
-#pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        const int e = lane * per + i;
-        if (i < per && e < a.experts) l.first[e] = job;
+    int jobs = 0;
 #pragma unroll 1
-        for (int left = pairs[i]; left > 0; left -= COLUMNS) l.job[job++] = e | min(left, COLUMNS) << 16;
+    for (int base = 0; base < a.experts; base += 32) {
+        const int e = base + lane, pairs = e < a.experts ? l.count[e] : 0, mine = (pairs + a.columns - 1) / a.columns;
+        int until = mine;
+#pragma unroll
+        for (int step = 1; step < 32; step *= 2) {
+            const int v = __shfl_up_sync(0xFFFFFFFFu, until, step);
+            until += lane >= step ? v : 0;
+        }
+        const int first = jobs + until - mine;
+        if (e < a.experts) l.first[e] = first;
+#pragma unroll 1
+        for (int i = 0; i < mine; i++) l.job[first + i] = e | min(pairs - i * a.columns, a.columns) << 16;
+        jobs += __shfl_sync(0xFFFFFFFFu, until, 31);
     }
     const share here = share_of(jobs, a.tiles, lane);
     if (lane == 0) *l.own = here, l.first[a.experts] = jobs;
