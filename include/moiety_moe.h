@@ -59,17 +59,18 @@ typedef struct moi_permute_desc {
 typedef struct moi_permute_args {
     uint32_t size;
     int64_t tokens;
-    const int32_t *ids; /* [t, top_k] */
+    const int32_t *ids; /* [t, top_k]; -1 skips a slot */
     const void *x;      /* [t, h], or NULL: only the map */
     void *x_sorted;     /* [t * top_k, h]: rows in order of expert, then token */
     int64_t *offsets;   /* [e + 1] */
-    int32_t *row_of;    /* [t, top_k]: where the token's copy went */
+    int32_t *row_of;    /* [t, top_k]: where the token's copy went; -1 of a skipped slot */
     int32_t *token_of;  /* [t * top_k]: where a row came from */
 } moi_permute_args;
 
-/* Computes  a stable counting sort of (token, slot) by expert, and the copies of x in that order.
- * Errors    ARG, SHAPE.   Promise  P:permute.map  row_of and token_of are inverse; an id outside 0..e-1 is an ARG error on
- *           the CPU back end and undefined elsewhere. */
+/* Computes  a stable counting sort of (token, slot) by expert, and the copies of x in that order.  Behind the last offset, where slots are
+ *           skipped, x_sorted and token_of keep what they held.
+ * Errors    ARG, SHAPE.   Promise  P:permute.map  row_of and token_of are inverse; an id outside -1..e-1 is an ARG error on
+ *           the CPU back end and skips its slot elsewhere. */
 MOI_API moi_status moi_permute_plan_create(moi_plan **out, moi_ctx *ctx, const moi_permute_desc *desc);
 MOI_API moi_status moi_permute_run(const moi_plan *plan, const moi_permute_args *args, void *workspace,
                                    int64_t workspace_bytes, moi_stream stream);
@@ -77,7 +78,7 @@ MOI_API moi_status moi_permute_run(const moi_plan *plan, const moi_permute_args 
 typedef struct moi_combine_args {
     uint32_t size;
     int64_t tokens;
-    const int32_t *row_of;   /* [t, top_k], or NULL: t * top_k + s, as a product with scatter_rows can leave them */
+    const int32_t *row_of;   /* [t, top_k], -1 skips a slot; or NULL: t * top_k + s, as a product with scatter_rows can leave them */
     const float *weights;    /* [t, top_k], or NULL: all 1 */
     const void *y_sorted;    /* [t * top_k, h] */
     void *y;                 /* [t, h] */
@@ -88,6 +89,7 @@ typedef struct moi_combine_args {
 
 /* Computes  y[t] = sum over slots s, ascending, of weights[t][s] * y_sorted[row_of[t][s]] in FP32, rounded once.
  *           Backward: d_y_sorted[row_of[t][s]] = weights[t][s] * d_y[t]; d_weights[t][s] = d_y[t] . y_sorted[row_of[t][s]].
+ *           A skipped slot adds nothing, writes no row of d_y_sorted, and its d_weights is 0.
  *           With weights NULL, the forward is also the gradient of moi_permute.
  * Errors    ARG, SHAPE.   Takes a plan of moi_combine_plan_create, described like a permutation. */
 MOI_API moi_status moi_combine_plan_create(moi_plan **out, moi_ctx *ctx, const moi_permute_desc *desc);

@@ -28,7 +28,9 @@ static void combine_token(const moi_permute_desc *d, const moi_combine_args *a, 
         float sum[PIECE] = { 0 }, v[PIECE] = { 0 };
         for (int64_t s = t * d->top_k; s < (t + 1) * d->top_k; s++) {
             float w = a->weights ? a->weights[s] : 1.0f;
-            load(d->dtype, a->y_sorted, moii_combine_row(a, s) * d->hidden + c, v, n);
+            int64_t row = moii_combine_row(a, s);
+            if (row < 0) continue;
+            load(d->dtype, a->y_sorted, row * d->hidden + c, v, n);
             for (int64_t i = 0; i < PIECE; i++) sum[i] += w * v[i];
         }
         store(d->dtype, a->y, t * d->hidden + c, sum, n);
@@ -38,8 +40,9 @@ static void combine_token(const moi_permute_desc *d, const moi_combine_args *a, 
 static void spread_row(const moi_permute_desc *d, const moi_combine_args *a, int64_t s)
 {
     float lanes[LANES] = { 0 }, w = a->weights ? a->weights[s] : 1.0f;
-    for (int64_t c = 0; c < d->hidden; c += PIECE) {
-        int64_t n = moii_min(PIECE, d->hidden - c), at = moii_combine_row(a, s) * d->hidden + c;
+    int64_t row = moii_combine_row(a, s);
+    for (int64_t c = 0; row >= 0 && c < d->hidden; c += PIECE) {
+        int64_t n = moii_min(PIECE, d->hidden - c), at = row * d->hidden + c;
         float dy[PIECE] = { 0 }, v[PIECE] = { 0 };
         load(d->dtype, a->d_y, s / d->top_k * d->hidden + c, dy, n);
         if (a->d_weights) {

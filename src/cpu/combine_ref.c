@@ -11,8 +11,10 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     for (int64_t t = 0; t < a->tokens; t++) {
         for (int64_t c = 0; c < d->hidden; c++) {
             float sum = 0;
-            for (int64_t s = t * d->top_k; s < (t + 1) * d->top_k; s++)
-                sum += (a->weights ? a->weights[s] : 1.0f) * moi_decode(d->dtype, a->y_sorted, moii_combine_row(a, s) * d->hidden + c);
+            for (int64_t s = t * d->top_k; s < (t + 1) * d->top_k; s++) {
+                int64_t row = moii_combine_row(a, s);
+                if (row >= 0) sum += (a->weights ? a->weights[s] : 1.0f) * moi_decode(d->dtype, a->y_sorted, row * d->hidden + c);
+            }
             moi_encode(d->dtype, a->y, t * d->hidden + c, sum);
         }
     }
@@ -27,8 +29,9 @@ static moi_status run_backward(const moi_plan *plan, const void *args, void *wor
     MOII_TRY(moii_combine_check(d, a));
     for (int64_t s = 0; s < a->tokens * d->top_k; s++) {
         double dot = 0;
-        for (int64_t c = 0; c < d->hidden; c++) {
-            int64_t at = moii_combine_row(a, s) * d->hidden + c;
+        int64_t row = moii_combine_row(a, s);
+        for (int64_t c = 0; row >= 0 && c < d->hidden; c++) {
+            int64_t at = row * d->hidden + c;
             float dy = moi_decode(d->dtype, a->d_y, s / d->top_k * d->hidden + c);
             if (a->d_weights) dot += (double)dy * (double)moi_decode(d->dtype, a->y_sorted, at);
             moi_encode(d->dtype, a->d_y_sorted, at, (a->weights ? a->weights[s] : 1.0f) * dy);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * permute_map.h: the map of a permutation: a stable counting sort of (token, slot) by expert. */
+ * permute_map.h: the map of a permutation: a stable counting sort of (token, slot) by expert, without skipped slots. */
 #ifndef MOII_PERMUTE_MAP_H
 #define MOII_PERMUTE_MAP_H
 
@@ -17,9 +17,9 @@ static inline moi_status moii_permute_map(const moi_permute_desc *d, const moi_p
     int64_t copies = a->tokens * d->top_k;
     for (int64_t e = 0; e < d->experts; e++) next[e] = 0;
     for (int64_t i = 0; i < copies; i++) {
-        MOII_REQUIRE(a->ids[i] >= 0 && a->ids[i] < d->experts, MOI_ERR_ARG, "permute run: ids[%lld] must be 0..%lld, got %d",
+        MOII_REQUIRE(a->ids[i] >= -1 && a->ids[i] < d->experts, MOI_ERR_ARG, "permute run: ids[%lld] must be -1..%lld, got %d",
                      (long long)i, (long long)d->experts - 1, a->ids[i]);
-        next[a->ids[i]]++;
+        if (a->ids[i] >= 0) next[a->ids[i]]++;
     }
     a->offsets[0] = 0;
     for (int64_t e = 0; e < d->experts; e++) {
@@ -27,9 +27,9 @@ static inline moi_status moii_permute_map(const moi_permute_desc *d, const moi_p
         next[e] = a->offsets[e];
     }
     for (int64_t i = 0; i < copies; i++) {
-        int64_t row = next[a->ids[i]]++;
+        int64_t row = a->ids[i] < 0 ? -1 : next[a->ids[i]]++;
         a->row_of[i] = (int32_t)row;
-        a->token_of[row] = (int32_t)(i / d->top_k);
+        if (row >= 0) a->token_of[row] = (int32_t)(i / d->top_k);
     }
     return MOI_OK;
 }

@@ -8,11 +8,11 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
 {
     const moi_permute_desc *d = &plan->desc.permute;
     const moi_permute_args *a = args;
-    int64_t bytes = moi_row_bytes(d->dtype, d->hidden), copies = a->tokens * d->top_k;
+    int64_t bytes = moi_row_bytes(d->dtype, d->hidden);
     (void)stream;
     MOII_TRY(moii_permute_map(d, a, workspace));
     if (!a->x || bytes == 0) return MOI_OK;
-    for (int64_t r = 0; r < copies; r++)
+    for (int64_t r = 0; r < a->offsets[d->experts]; r++)
         memcpy((char *)a->x_sorted + r * bytes, (const char *)a->x + a->token_of[r] * bytes, (size_t)bytes);
     return MOI_OK;
 }

@@ -42,11 +42,11 @@ MOII_FN void store_run(void *base, long long at, const float v[RUN])
 #endif
 }
 
-/* Where slot s of all tokens' slots lies, in elements. */
+/* Where slot s of all tokens' slots lies, in elements; negative: it is skipped. */
 MOII_FN long long row_at(const combine_plain_args &a, long long s)
 {
     const long long rows = a.tokens * a.top_k, row = a.row_of ? (long long)__ldg(a.row_of + s) : s;
-    return min(max(row, 0ll), rows - 1) * a.hidden;
+    return row < 0 ? -1 : min(row, rows - 1) * a.hidden;
 }
 
 MOII_FN float weight_of(const combine_plain_args &a, long long s) { return a.weights ? __ldg(a.weights + s) : 1.0f; }
@@ -60,7 +60,9 @@ MOII_FN void combine_run(const combine_plain_args &a, long long token, long long
     for (long long s = token * a.top_k; s < (token + 1) * a.top_k; s++) {
         float v[RUN];
         const float w = weight_of(a, s);
-        load_run(a.y_sorted, row_at(a, s) + col, v);
+        const long long at = row_at(a, s);
+        if (at < 0) continue;
+        load_run(a.y_sorted, at + col, v);
 #pragma unroll
         for (int i = 0; i < RUN; i++) sum[i] += w * v[i];
     }
@@ -72,7 +74,7 @@ MOII_FN void spread_slot(const combine_plain_args &a, long long s, int lane)
     const long long at = row_at(a, s), from = s / a.top_k * a.hidden;
     const float w = weight_of(a, s);
     float dot = 0.0f;
-    for (long long c = lane * RUN; c < a.hidden; c += 32 * RUN) {
+    for (long long c = lane * RUN; at >= 0 && c < a.hidden; c += 32 * RUN) {
         float dy[RUN], v[RUN];
         load_run(a.d_y, from + c, dy);
         if (a.d_weights) load_run(a.y_sorted, at + c, v);
