@@ -159,12 +159,12 @@ static moi_status forward_and_back(const moi_plan *p, const moi_combine_args *a,
     return status ? status : moi_combine_backward_run(p, a, ws, bytes, stream);
 }
 
-/* Forward and backward.  map: as row_of says, else as the rows lie. */
-static void combine_both(sums *c, const char *row, bool map, bool weighted)
+/* Forward and backward.  mapped: as row_of says, else as the rows lie. */
+static void combine_both(sums *c, const char *row, bool mapped, bool weighted)
 {
     int64_t rows = c->s.t * c->s.k, bytes = moi_row_bytes(c->dtype, c->s.h);
     moit_mem m = moit_mem_of(row);
-    moi_combine_args a = { .size = sizeof a, .tokens = c->s.t, .row_of = map ? moit_in(&m, c->row_of, rows * 4) : NULL,
+    moi_combine_args a = { .size = sizeof a, .tokens = c->s.t, .row_of = mapped ? moit_in(&m, c->row_of, rows * 4) : NULL,
                            .weights = weighted ? moit_in(&m, c->weights, rows * 4) : NULL, .y_sorted = moit_in(&m, c->y_sorted, rows * bytes),
                            .y = moit_out(&m, c->y, c->s.t * bytes), .d_y = moit_in(&m, c->d_y, c->s.t * bytes),
                            .d_y_sorted = moit_out(&m, c->d_y_sorted, rows * bytes), .d_weights = weighted ? moit_out(&m, c->d_weights, rows * 4) : NULL };

@@ -81,12 +81,12 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
                              .experts = (int)d->experts, .chunk = (int)chunk, .chunks = (int)moii_max(1, moii_ceil_div(slots, chunk)) };
     if (a.chunks > 1) MOII_TRY(launch(plan, &a, PERMUTE_COUNT, stream));
     MOII_TRY(launch(plan, &a, PERMUTE_PLACE, stream));
-    return in->x && slots * a.units ? launch(plan, &a, PERMUTE_COPY, stream) : MOI_OK;
+    return in->x && slots && a.units ? launch(plan, &a, PERMUTE_COPY, stream) : MOI_OK;
 }
 
 static const moii_kernel *const kernels[] = { &kernel, NULL };
 
 const moii_impl moii_impl_permute_plain = {
-    .name = "permute_plain", .op = MOII_OP_PERMUTE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES, .is_unverified = true,
+    .name = "permute_plain", .op = MOII_OP_PERMUTE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_ALL_RECIPES,
     .supports = supports, .plan = plan_it, .run = run, .kernels = kernels,
 };
