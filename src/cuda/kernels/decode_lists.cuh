@@ -9,6 +9,7 @@
 
 #include "moe_decode_sm90_args.h"
 #include "num.h"
+#include "lane_scan.cuh"
 #include "route_topk.cuh"
 
 typedef struct lists {
@@ -46,15 +47,6 @@ MOII_FN void rank_pairs(const lists &l, int lane)
     }
 }
 
-MOII_FN int scan(int v, int lane) /* inclusive */
-{
-    for (int step = 1; step < 32; step *= 2) {
-        const int other = __shfl_up_sync(0xFFFFFFFFu, v, step);
-        if (lane >= step) v += other;
-    }
-    return v;
-}
-
 /* Experts with pairs, where their pairs and groups begin; count becomes the beginning: one warp. */
 MOII_FN void list_actives(lists &l, int experts, int lane)
 {
@@ -64,7 +56,7 @@ MOII_FN void list_actives(lists &l, int experts, int lane)
         const int e = base + lane, n = e < experts ? l.count[e] : 0;
         const unsigned int found = __ballot_sync(0xFFFFFFFFu, n > 0);
         if (!found) continue;
-        const int g = (n + DECODE_COLUMNS - 1) / DECODE_COLUMNS, sums = scan(n | g << 16, lane); /* fewer than 2^15 pairs */
+        const int g = (n + DECODE_COLUMNS - 1) / DECODE_COLUMNS, sums = lane_scan(n | g << 16, lane); /* fewer than 2^15 pairs */
         const int pair = pairs + (sums & 0xFFFF) - n, group = groups + (sums >> 16) - g, at = actives + __popc(found & ((1u << lane) - 1u));
         if (n > 0) {
             l.expert[at] = e, l.start[at] = pair, l.group[at] = group;

@@ -8,6 +8,7 @@
 #define MOII_DECODE_MANY_LISTS_CUH
 
 #include "decode_f16_pairs.cuh"
+#include "lane_scan.cuh"
 #include "ptx_sm90.cuh"
 
 enum { WORKERS = PASS == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS, TEAMS = MANY_TEAMS, WARPS = PASS == 1 ? MANY_UP_WARPS : MANY_DOWN_WARPS };
@@ -106,13 +107,7 @@ MOII_FN void list_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int la
 #pragma unroll 1
     for (int base = 0; base < a.experts; base += 32) {
         const int e = base + lane, pairs = e < a.experts ? l.count[e] : 0, mine = (pairs + a.columns - 1) / a.columns;
-        int until = mine;
-#pragma unroll
-        for (int step = 1; step < 32; step *= 2) {
-            const int v = __shfl_up_sync(0xFFFFFFFFu, until, step);
-            until += lane >= step ? v : 0;
-        }
-        const int first = jobs + until - mine;
+        const int until = lane_scan(mine, lane), first = jobs + until - mine;
         if (e < a.experts) l.first[e] = first;
 #pragma unroll 1
         for (int i = 0; i < mine; i++) l.job[first + i] = e | min(pairs - i * a.columns, a.columns) << 16;

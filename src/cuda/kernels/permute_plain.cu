@@ -10,6 +10,7 @@
  *   launch    begins before the grid before it has ended, and waits for it, on devices that can (9.0 and newer)
  */
 #include "num.h"
+#include "lane_scan.cuh"
 #include "permute_plain_args.h"
 
 #define EVERYONE 0xFFFFFFFFu
@@ -71,12 +72,7 @@ MOII_FN void scan_experts(const permute_plain_args &a, int *start, int lane)
 {
     int sum = 0;
     for (int base = 0; base < a.experts; base += 32) {
-        const int e = base + lane, n = e < a.experts ? start[e] : 0;
-        int up_to = n;
-        for (int step = 1; step < 32; step *= 2) {
-            const int other = __shfl_up_sync(EVERYONE, up_to, step);
-            if (lane >= step) up_to += other;
-        }
+        const int e = base + lane, n = e < a.experts ? start[e] : 0, up_to = lane_scan(n, lane);
         if (e < a.experts) start[e] = sum + up_to - n;
         if (e < a.experts && blockIdx.x == 0) a.offsets[e] = sum + up_to - n;
         sum += __shfl_sync(EVERYONE, up_to, 31);
