@@ -191,12 +191,15 @@ typedef struct moi_moe_decode_desc {
     uint32_t size;
     const char *row;
     moi_format weights;  /* of gate_up and down, row-wise: F32, BF16, F16, mx32 or blk128 of any element */
-    moi_dtype x;         /* BF16 or F32: the activations; they are never quantised */
+    moi_dtype x;         /* BF16 or F32: the activations; quantised only by what grouped_from allows */
     moi_dtype out;       /* F32 or BF16 */
     int64_t max_tokens, hidden, width, experts, top_k;
     bool from_logits;    /* runs take router logits and route as moi_route_run does, instead of ids and weights */
     bool renormalize;    /* as moi_route_desc; only with from_logits */
+    int64_t grouped_from; /* runs of so many tokens and more take grouped products, see P:decode.grouped; 0: none do; MOI_GROUPED_AUTO: those do for
+                             which the plan expects them to be faster, and none where no row can form them */
 } moi_moe_decode_desc;
+enum { MOI_GROUPED_AUTO = -1 };
 #define MOI_MOE_DECODE_DESC_INIT { .size = sizeof(moi_moe_decode_desc), .x = MOI_BF16, .out = MOI_F32 }
 
 /* The weights of one expert where they lie (in a mapped file, for example): gate and up [f, h], down [h, f]; dense, data and
@@ -230,11 +233,17 @@ typedef struct moi_moe_decode_args {
  *           2^-13 * (36 * the largest magnitude + 1.2 * the magnitudes' sum) more, and 2^-22 of the largest |x| (or |u|)
  *           times the row's sum of |w|; where x or u of a token is not finite, or a weight is infinite, they may give NaN.
  *           P:decode.batch  a token's bits do not depend on the rest of the batch, nor on max_tokens among plans with the same row.
+ *           P:decode.grouped  runs that take grouped products are outside of these two: y has the bits of moi_permute_run, moi_quantize_run of x row-wise,
+ *           moi_ggemm_run of gathered rows with swiglu (out: x's type), moi_ggemm_run (out: desc.out) and moi_combine_run.  x and u are E4M3 (MXINT8
+ *           beside such weights) with the weights' recipe and flags, blocks in vectors; beside weights that are not scaled, these' type.  Several times
+ *           faster where many tokens share each expert's weights, as exact as 8-bit activations are.  Not for F16 weights and `apart`.
  *           P:decode.logits  from_logits, ids_out, weights_out and y have the bits of moi_route_run and this on its results.
  * Source    "warp decode", cursor.com/blog, 2026. */
 MOI_API moi_status moi_moe_decode_plan_create(moi_plan **out, moi_ctx *ctx, const moi_moe_decode_desc *desc);
 MOI_API moi_status moi_moe_decode_run(const moi_plan *plan, const moi_moe_decode_args *args, void *workspace,
                                       int64_t workspace_bytes, moi_stream stream);
+/* The fewest tokens for which a run of this plan takes grouped products; 0: none does. */
+MOI_API int64_t moi_moe_decode_grouped_from(const moi_plan *plan);
 
 #ifdef __cplusplus
 }

@@ -104,26 +104,30 @@ void exact(const problem *p, double *y, double *bound)
         double w = (double)p->weights[ts];
         if (e < 0) continue;
         for (int64_t l = 0; l < h; l++) x[l] = (double)moi_decode(d->x, (char *)p->x + t * moi_row_bytes(d->x, h), l);
+        double largest = 0;
         for (int64_t i = 0; i < f; i++) {
             double dot[2] = { 0, 0 }, mag[2] = { 0, 0 };
             for (int g = 0; g < 2; g++) {
                 const double *row = gate_up + ((2 * e + g) * f + i) * h;
                 for (int64_t l = 0; l < h; l++) dot[g] += row[l] * x[l], mag[g] += fabs(row[l] * x[l]);
             }
-            double silu = dot[0] / (1 + exp(-dot[0])), dg = (double)(h + 4) * eps * mag[0] + end;
-            double dup = (double)(h + 4) * eps * mag[1] + end;
+            double silu = dot[0] / (1 + exp(-dot[0])), unit = (double)(h + 4) * eps + p->more.dot;
+            double dg = unit * mag[0] + end, dup = unit * mag[1] + end;
             double most = (fabs(silu) + 1.1 * dg) * (fabs(dot[1]) + dup);
             u[i] = silu * dot[1];
             if (isfinite(u[i]) && !(most <= max_f32)) most = INFINITY; /* u may leave FP32: nothing is known of y */
-            du[i] = 1.1 * dg * (fabs(dot[1]) + dup) + fabs(silu) * dup + (8 * eps + round_u) * most;
+            du[i] = 1.1 * dg * (fabs(dot[1]) + dup) + fabs(silu) * dup + (8 * eps + round_u + p->more.u) * most;
+            largest = fmax(largest, most);
         }
         for (int64_t j = 0; j < h; j++) {
             double dot = 0, mag = 0, moved = 0;
             for (int64_t i = 0; i < f; i++) {
                 double v = down[(e * h + j) * f + i];
-                dot += v * u[i], mag += fabs(v) * (fabs(u[i]) + du[i]), moved += fabs(v) * du[i];
+                double off = du[i] + p->more.block * largest;
+                dot += v * u[i], mag += fabs(v) * (fabs(u[i]) + off), moved += fabs(v) * off;
             }
             y[t * h + j] += w * dot;
+            moved += p->more.dot * mag, moved += p->more.out * (fabs(dot) + moved);
             bound[t * h + j] += fabs(w) * (moved + (double)(f + 4 + d->top_k + 1) * eps * mag + end);
         }
     }

@@ -7,12 +7,17 @@
 
 typedef struct shape { int64_t tokens, h, f, experts, top_k; } shape;
 
+/* Quantised activations and tensor cores: each dot product may be off by `dot` of its magnitudes' sum, each u by `u` of itself and `block` of the largest
+ * of its token, each expert's output by `out` of itself. */
+typedef struct coarse { double dot, u, block, out; } coarse;
+
 typedef struct problem {
     moi_moe_decode_desc d;
     moi_moe_decode_args a;
     void *x, *codes[2], *scales[2]; /* 0: gate_up, 1: down */
     int32_t *ids;
     float *weights;
+    coarse more; /* what exact() allows beyond FP32 products */
 } problem;
 
 /* Exactly `bytes` bytes, so that the address sanitizer sees a read behind them. */

@@ -98,7 +98,9 @@ def quantised(experts, rows, cols, generator):
 
 
 def dequantised(w, e, rows, cols):
-    """Expert e's matrix in float64; scales F32 are those of squares of 128."""
+    """Expert e's matrix in float64; scales F32 are those of squares of 128, and BF16 has none."""
+    if w[1] is None:
+        return w[0][e].double()
     codes, scales = w[0][e].view(torch.float8_e4m3fn).to(torch.float64), w[1][e]
     if scales.dtype == torch.float32:
         return (codes.view(rows // 128, 128, cols // 128, 128) * scales.to(torch.float64).view(rows // 128, 1, cols // 128, 1)).view(rows, cols)
@@ -113,6 +115,13 @@ def reference(x, ids, weights, gate_up, down, hidden, width, rounding=lambda v: 
         g, u = (rounding(x[t].double()) @ a.T).split(width, 1)
         y.index_add_(0, t, weights[t, s].double()[:, None] * (rounding(torch.nn.functional.silu(g) * u) @ b.T))
     return y
+
+
+def round_128(v):
+    """Rounded to FP8 in blocks of 128 and back."""
+    b = v.view(v.shape[0], -1, 128)
+    s = b.abs().amax(2, keepdim=True).clamp(min=1e-10) / 448
+    return ((b / s).float().to(torch.float8_e4m3fn).double() * s).view(v.shape)
 
 
 def round_mx(v):

@@ -20,13 +20,6 @@ SHAPES = ("qwen3-30b-a3b", "qwen3-235b-a22b")
 BLOCKS = m.Format(m.RECIPE_BLK128, m.E4M3, m.SQUARE)
 
 
-def round_128(v):
-    """Rounded to FP8 in blocks of 128 and back."""
-    b = v.view(v.shape[0], -1, 128)
-    s = b.abs().amax(2, keepdim=True).clamp(min=1e-10) / 448
-    return ((b / s).float().to(torch.float8_e4m3fn).double() * s).view(v.shape)
-
-
 def weights_of(experts, rows, cols, generator):
     ours, (codes, scales) = d.quantised_as([d.MX, BLOCKS], experts, rows, cols, generator)
     return ours, (codes.view(torch.float8_e4m3fn), scales.view(torch.float32).view(experts, rows // 128, cols // 128))
@@ -71,7 +64,7 @@ def vllm(out, start, name, batch, xs, routes, stack, shape, read, kernel, row):
     peers[0]()
     want = d.reference(xs[0], *routes[0][1:], *stack[0], hidden, width)
     error, distance = d.errors(peers[0].y, want)
-    rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want, round_128)
+    rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want, d.round_128)
     assert error < 1.25 * rounded, f"vLLM is off by {error}, its rounding by {rounded}"
     us = d.graph_time(peers)
     d.report(out, start, f"{row} {chosen}", name, "block-fp8 from ids", batch, distinct, size, us, read(size, layers)[0], error, rounded, distance)

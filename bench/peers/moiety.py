@@ -86,7 +86,7 @@ class GgemmArgs(c.Structure):
 class DecodeDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("weights", Format), ("x", c.c_int), ("out", c.c_int), ("max_tokens", c.c_int64),
                 ("hidden", c.c_int64), ("width", c.c_int64), ("experts", c.c_int64), ("top_k", c.c_int64), ("from_logits", c.c_bool),
-                ("renormalize", c.c_bool)]
+                ("renormalize", c.c_bool), ("grouped_from", c.c_int64)]
 
 
 class DecodeArgs(c.Structure):
@@ -123,6 +123,8 @@ lib.moi_scale_bytes.argtypes = [c.c_void_p, c.c_int64, c.c_int64, c.c_int64]
 lib.moi_ragged_cols.restype = c.c_int64
 lib.moi_ragged_cols.argtypes = [c.c_void_p, c.c_int64, c.c_int64]
 lib.moi_plan_workspace_bytes.restype = c.c_int64
+lib.moi_moe_decode_grouped_from.restype = c.c_int64
+lib.moi_moe_decode_grouped_from.argtypes = [c.c_void_p]
 lib.moi_quantize_run.argtypes = [c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_void_p]
 lib.moi_route_run.argtypes = lib.moi_quantize_run.argtypes
 lib.moi_moe_decode_run.argtypes = lib.moi_quantize_run.argtypes
@@ -309,18 +311,19 @@ class Route(Plan):
 
 class Decode(Plan):
     """A plan for one decode layer, from (ids, weights) or, where `routing` is one tensor, from logits.  gate_up, down: (codes, scales) as
-    moi_moe_decode_args has them."""
+    moi_moe_decode_args has them.  grouped_from: as moi_moe_decode_desc, and that of the plan."""
 
-    def __init__(self, ctx, fmt, x, routing, gate_up, down, hidden, width, experts, top_k, row=None):
+    def __init__(self, ctx, fmt, x, routing, gate_up, down, hidden, width, experts, top_k, row=None, grouped_from=0):
         tokens, logits = x.shape[0], routing if isinstance(routing, torch.Tensor) else None
         ids, weights = (None, None) if logits is not None else routing
         desc = DecodeDesc(size=c.sizeof(DecodeDesc), row=row, weights=fmt, x=BF16, out=BF16, max_tokens=tokens, hidden=hidden, width=width,
-                          experts=experts, top_k=top_k, from_logits=logits is not None, renormalize=logits is not None)
+                          experts=experts, top_k=top_k, from_logits=logits is not None, renormalize=logits is not None, grouped_from=grouped_from)
         self.y = torch.empty(tokens, hidden, dtype=torch.bfloat16, device="cuda")
         args = DecodeArgs(size=c.sizeof(DecodeArgs), tokens=tokens, x=x.data_ptr(), ids=pointer(ids), weights=pointer(weights), logits=pointer(logits),
                           gate_up=Operand(pointer(gate_up[0]), pointer(gate_up[1]), 0), down=Operand(pointer(down[0]), pointer(down[1]), 0),
                           y=self.y.data_ptr())
         super().__init__(lib.moi_moe_decode_plan_create, lib.moi_moe_decode_run, ctx, desc, args, (x, routing, gate_up, down))
+        self.grouped_from = lib.moi_moe_decode_grouped_from(self.plan)
 
 
 # ---- timing: events around one call, L2 full of clean lines of something else ----

@@ -46,7 +46,7 @@ struct moi_ctx {
 struct moi_plan {
     moi_ctx *ctx;
     moii_op op;
-    const moii_impl *impl; /* NULL for compositions (MOII_OP_MOE) */
+    const moii_impl *impl; /* NULL for compositions (MOII_OP_MOE and behind) */
     int64_t workspace_bytes;
     union {
         moi_quantize_desc quantize;
@@ -62,6 +62,7 @@ struct moi_plan {
     } desc;
     void *state; /* the row's */
     void (*unplan)(moi_plan *plan);
+    moi_plan *grouped; /* moe_decode: what runs of many tokens take instead of the row, or NULL; freed with this */
 };
 
 /* Copies a caller's struct of `size` bytes into one of ours: shorter ones are zero-filled, longer ones must be zero behind

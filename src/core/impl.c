@@ -18,7 +18,7 @@ const moii_impl *const moii_impls[] = {
 const int moii_impl_count = (int)(sizeof moii_impls / sizeof *moii_impls) - 1;
 
 static const char *const op_names[] = { "quantize", "dequantize", "rebase", "gemm", "ggemm", "route",
-                                        "permute", "combine", "swiglu", "moe_decode", "moe" };
+                                        "permute", "combine", "swiglu", "moe_decode", "moe", "grouped moe_decode" };
 
 const char *moii_op_name(moii_op op) { return op_names[op]; }
 

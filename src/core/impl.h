@@ -16,7 +16,8 @@ typedef enum moii_op {
     MOII_OP_COMBINE,
     MOII_OP_SWIGLU,
     MOII_OP_MOE_DECODE,
-    MOII_OP_MOE /* a composition of the others: no rows */
+    MOII_OP_MOE, /* from here on: compositions of the others, no rows */
+    MOII_OP_DECODE_GROUPED
 } moii_op;
 
 const char *moii_op_name(moii_op op);
@@ -33,6 +34,8 @@ typedef struct moii_impl {
     uint32_t recipes;
     bool is_reference;
     bool is_unverified; /* never run on real hardware: chosen only by name */
+    /* moe_decode: from how many tokens grouped products are expected to be faster than this row's plan; 0: never.  NULL: never. */
+    int64_t (*grouped_from)(const moi_plan *plan);
     bool takes_logits;  /* moe_decode: runs route themselves where the plan is from_logits */
     /* True if this row can do it; otherwise *why says in words why not.  NULL: anything of its recipes. */
     bool (*supports)(const moi_ctx *ctx, const void *desc, const char **why);

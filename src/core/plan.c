@@ -47,7 +47,7 @@ moi_status moii_plan_make(moi_plan **out, moi_ctx *ctx, moii_op op, const void *
     char reasons[768] = "";
     *out = NULL;
     const moii_impl *impl = NULL;
-    if (op != MOII_OP_MOE) {
+    if (op < MOII_OP_MOE) {
         impl = choose(ctx, op, desc, row, recipes, reasons, sizeof reasons);
         MOII_REQUIRE(impl, MOI_ERR_UNSUPPORTED, "%s plan: no row supports this: %s", moii_op_name(op), reasons);
     }
@@ -104,6 +104,7 @@ const char *moi_plan_row(const moi_plan *plan)
 void moi_plan_free(moi_plan *plan)
 {
     if (!plan) return;
+    moi_plan_free(plan->grouped);
     if (plan->unplan) plan->unplan(plan);
     free(plan);
 }

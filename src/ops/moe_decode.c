@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
-#include "ctx.h"
+#include "decode_grouped.h"
 #include "format.h"
 #include "status.h"
 
@@ -30,6 +30,8 @@ static moi_status check_desc(const moi_moe_decode_desc *d)
                  (ll)d->experts, (ll)d->top_k);
     MOII_REQUIRE(!d->from_logits || moii_mul(moii_mul(d->max_tokens, d->experts), 16) >= 0, MOI_ERR_SHAPE,
                  "moe_decode plan: max_tokens * experts is too large");
+    MOII_REQUIRE(d->grouped_from >= MOI_GROUPED_AUTO, MOI_ERR_ARG, "moe_decode plan: grouped_from must be a number of tokens, 0 or GROUPED_AUTO (-1), got %lld",
+                 (ll)d->grouped_from);
     MOII_REQUIRE(d->from_logits || !d->renormalize, MOI_ERR_ARG, "moe_decode plan: renormalize is for plans from logits");
     MOII_TRY(check_size(d, "gate_up", moii_mul(2, d->width), d->hidden));
     MOII_TRY(check_size(d, "down", d->hidden, d->width));
@@ -48,7 +50,18 @@ moi_status moi_moe_decode_plan_create(moi_plan **out, moi_ctx *ctx, const moi_mo
     *out = NULL;
     MOII_TRY(moii_take(&d, sizeof d, desc, "moe_decode plan: desc"));
     MOII_TRY(check_desc(&d));
-    return moii_plan_make(out, ctx, MOII_OP_MOE_DECODE, &d, sizeof d, d.row, MOII_RECIPE_BIT(d.weights.recipe));
+    MOII_TRY(moii_plan_make(out, ctx, MOII_OP_MOE_DECODE, &d, sizeof d, d.row, MOII_RECIPE_BIT(d.weights.recipe)));
+    moi_status status = moii_decode_grouped_plan(*out);
+    if (status) {
+        moi_plan_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+int64_t moi_moe_decode_grouped_from(const moi_plan *plan)
+{
+    return plan && plan->op == MOII_OP_MOE_DECODE && plan->grouped ? plan->desc.moe_decode.grouped_from : 0;
 }
 
 static moi_status check_plain(const char *where, moi_dtype dtype, const void *data, int64_t rows, int64_t cols)
@@ -132,5 +145,6 @@ moi_status moi_moe_decode_run(const moi_plan *plan, const moi_moe_decode_args *a
                  (ll)d->max_tokens, (ll)a.tokens);
     MOII_TRY(check_args(plan, &a));
     if (a.tokens == 0 || (d->hidden == 0 && !d->from_logits)) return MOI_OK;
+    if (plan->grouped && a.tokens >= d->grouped_from && !a.apart) return moii_decode_grouped_run(plan, &a, workspace, stream);
     return plan->impl->run(plan, &a, workspace, stream);
 }

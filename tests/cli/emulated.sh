@@ -9,7 +9,7 @@ emulated() { # emulated TEST EVERY PART: a whole test program, some of its cases
     MOIT_EVERY=$2 MOIT_PART=$3 "$root/tests/emulated" "$build" "$build/tests/$1" >"$1.out" 2>&1 || { cat "$1.out"; fail "$1 on the emulated device"; }
     ! grep SKIPPED "$1.out" || fail "$1 skipped what the emulated device can do"
 }
-(emulated test_decode 97 0/1; emulated test_decode_sweep 181 0/1; emulated test_decode_sweep 607 0/1; emulated test_decode_sweep 616 0/1; emulated test_decode_logits 97 0/1; emulated test_route 1 0/1; emulated test_permute 1 0/1) &
+(emulated test_decode 97 0/1; emulated test_decode_sweep 181 0/1; emulated test_decode_sweep 607 0/1; emulated test_decode_sweep 616 0/1; emulated test_decode_logits 97 0/1; emulated test_route 1 0/1; emulated test_permute 1 0/1; emulated test_decode_grouped 13 0/1) &
 decode=$!
 emulated test_quantize 97 0/1
 emulated test_swiglu 13 0/1
@@ -18,7 +18,6 @@ emulated test_tensor_products 1 3/997
 emulated test_tensor_products 1 34/997 # BF16 in clusters among its products
 emulated test_ggemm_swiglu 1 3/97
 emulated test_ggemm 1 3/97
-emulated test_permute 1 0/1
 EMU_CHECK=1; export EMU_CHECK
 emulated test_decode_logits 97 0/1
 emulated test_swiglu 97 0/1
