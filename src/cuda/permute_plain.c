@@ -7,8 +7,9 @@
 #include "gpu.h"
 #include "kernels/permute_plain_args.h"
 
-/* slots of one block alone, and at least of each of several; shared memory that every device has; threads that copy */
-enum { ALONE = 8192, CHUNK = 4096, SHARED = 48 << 10, MOST_EXPERTS = 4096, COPYING = 256, BLOCKS_AT_ONCE = 8 };
+/* slots of one block alone, at least of each of several, and of each before there are more than SOME; shared memory that every device has; threads that
+ * copy */
+enum { ALONE = 2048, LEAST = 1024, CHUNK = 4096, SOME = 32, SHARED = 48 << 10, MOST_EXPERTS = 4096, COPYING = 256, BLOCKS_AT_ONCE = 8 };
 
 static void defines_for(int unit, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "UNIT=%d", unit); }
 static void variant(int i, char defines[MOII_DEFINES]) { defines_for(i == 0 ? 16 : i == 1 ? 4 : 2, defines); }
@@ -37,7 +38,7 @@ static int warps_of(const moi_permute_desc *d)
 
 static int64_t chunk_of(const moi_permute_desc *d, int64_t slots, int sms)
 {
-    int64_t chunk = slots <= ALONE ? slots : moii_max(CHUNK, moii_ceil_div(slots, sms));
+    int64_t some = moii_min(moii_max(moii_ceil_div(slots, SOME), LEAST), CHUNK), chunk = slots <= ALONE ? slots : moii_max(some, moii_ceil_div(slots, sms));
     return moii_round_up(chunk, 32 * warps_of(d));
 }
 
