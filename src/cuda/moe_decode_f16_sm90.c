@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decode_crossing.h"
 #include "decode_many_layout.h"
 #include "decode_map.h"
 #include "decode_routing.h"
@@ -181,12 +182,10 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     return MOI_OK;
 }
 
-/* Each launch reads the chosen experts' weights for its tokens: a third one, but for a few tokens, costs more than grouped products do. */
 static int64_t grouped_from(const moi_plan *plan)
 {
     const state *s = plan->state;
-    int64_t most = s->of[s->sizes - 1].tokens;
-    return 2 * most + most / 16;
+    return moii_decode_crossing(&plan->desc.moe_decode, s->of[s->sizes - 1].tokens);
 }
 
 static const moii_kernel *const kernels[] = { &kernel, &many_kernel, &moii_route_kernel, NULL };

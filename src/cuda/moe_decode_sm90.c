@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "decode_crossing.h"
 #include "decode_routing.h"
 #include "format.h"
 #include "gpu.h"
@@ -175,16 +176,10 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     return MOI_OK;
 }
 
-/* Measured (docs/notes/warp-decode.md): grouped products of 1x32 scales begin where a third launch would; others read large experts faster as soon as
- * nearly all are chosen, small ones when several rows share each, and are never slower than a second launch. */
 static int64_t grouped_from(const moi_plan *plan)
 {
-    enum { LARGE = 12 << 20, SOME = 16, ROWS = 6 }; /* weights of an expert; tokens; rows of an expert */
-    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     const state *s = plan->state;
-    int64_t all = moii_ceil_div(d->experts, d->top_k);
-    if (d->weights.recipe == MOI_RECIPE_MX32) return 2 * s->tokens + s->tokens / 16;
-    return moii_min(3 * d->hidden * d->width >= LARGE ? moii_max(all, SOME) : ROWS * all, s->tokens + 1);
+    return moii_decode_crossing(&plan->desc.moe_decode, s->tokens);
 }
 
 static const moii_kernel *const kernels[] = { &kernel, &moii_route_kernel, NULL };

@@ -3,8 +3,8 @@
  * tensor_tile.c: how a product is cut into tiles: every candidate's time is estimated, the shortest wins.
  *
  * The estimate, in clocks of a multiprocessor: rounds of units (product_units.cuh), each of `steps` stages and one store.  A stage takes the
- * longest of what the tensor cores, the copies out of L2, and one team's chain of product, wait and addition need; nothing is faster than
- * reading every operand once.  The constants are measured: docs/notes/gemm-hopper.md. */
+ * longest of what the tensor cores, the copies out of L2, one team's chain of product, wait and addition, and 1x32 scales need; nothing is faster
+ * than reading every operand once.  The constants are measured: docs/notes/gemm-hopper.md. */
 #include "format.h"
 #include "tensor_product.h"
 
@@ -89,7 +89,8 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     double copies = (bm / t->cluster + lines) * PRODUCT_STEP_BYTES / 60.0, memory = lines * PRODUCT_STEP_BYTES / 18.0 * busy;
     double chain = p->scaling == SCALING_NONE ? 0.0 : (t->waves * (2.0 * bn * beside + added[p->scaling] * bn + 250.0) - (t->waves - 1) * 270.0) / t->turns;
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
-    return longest(longest(tensor, copies), longest(chain, memory));
+    double scales = p->scaling != SCALING_MX ? 0.0 : p->gather_rows ? 900.0 : 500.0; /* what three warps take to make them */
+    return longest(longest(longest(tensor, copies), scales), longest(chain, memory));
 }
 
 static double out_bytes(const moii_tensor_product *p) { return p->out_f32 ? p->accumulate ? 8.0 : 4.0 : 2.0; }

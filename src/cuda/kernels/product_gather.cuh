@@ -34,7 +34,7 @@ MOII_FN void gather_stage(const product_args &a, const shared &s, const unit &u,
     const bool there = at < a.k * (BITS16 ? 2 : 1);
     const char *from = (const char *)a.a + (there ? at : 0);
     const unsigned int to = tile_at(s, stage);
-#pragma unroll(SWIGLU ? 2 : 4) /* with SwiGLU registers are short */
+#pragma unroll(SWIGLU || E8M0_SCALES ? 2 : 4) /* registers are short */
     for (int row = t / 8; row < rows; row += LOADERS / 8)
         piece_load(to + row * 128 + ((piece ^ (row & 7)) << 4), from + (long long)gathered_row(s, row) * a.a_pitch, there ? 16 : 0);
 }

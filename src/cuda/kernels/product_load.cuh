@@ -186,57 +186,115 @@ MOII_FN int walk_row(const shared &s, int row) { return GATHER ? gathered_row(s,
 
 #if E8M0_SCALES
 
-/* The codes of a row's PER_STEP blocks, the first in the lowest byte. */
-MOII_FN unsigned int scale_codes(const product_scales &t, const scale_walk &w, int row, int block)
+/* Four codes as FP32.  Instructions count: three warps make the scales of all that the others multiply. */
+MOII_FN float4 four_scales(unsigned int codes)
 {
-    const unsigned char *p = (const unsigned char *)w.p;
-    if (PER_STEP == 1) return __ldg(p + scale_place(t, w, row, block));
-    if (t.words) { /* what lies behind the last block may be anything: 1 takes its place */
-        const unsigned int there = block + 4 <= w.block_end ? ~0u : (1u << 8 * (w.block_end - block)) - 1;
-        return (__ldg((const unsigned int *)(p + scale_place(t, w, row, block))) & there) | (0x7F7F7F7Fu & ~there);
-    }
+    const unsigned int zeros = (codes - 0x01010101u) & ~codes, ones = (~codes - 0x01010101u) & codes, field = 0x7F800000u;
+    if ((zeros | ones) & 0x80808080u)
+        return make_float4(moii_e8m0_decode(codes & 255), moii_e8m0_decode(codes >> 8 & 255), moii_e8m0_decode(codes >> 16 & 255),
+                           moii_e8m0_decode(codes >> 24));
+    return make_float4(moii_float_of(codes << 23 & field), moii_float_of(codes << 15 & field), moii_float_of(codes << 7 & field),
+                       moii_float_of(codes >> 1 & field));
+}
+
+/* Stages whose scales are on their way at a time: one by one each would take as long as memory does.  With GATHER the copies of A take longer. */
+#define SCALES_AHEAD (GATHER ? 1 : 4)
+
+/* A thread's rows of A and of B: where the next stage's scales lie, or what they are. */
+typedef struct stage_rows { unsigned int a[A_TURNS], b[B_TURNS]; } stage_rows, stage_codes;
+
+MOII_FN stage_rows rows_of_stages(const product_args &a, const shared &s, const scale_walk &wa, const scale_walk &wb, int block)
+{
+    const int lane = (int)threadIdx.x - 32;
+    stage_rows at;
+#pragma unroll
+    for (int j = 0; j < A_TURNS; j++) at.a[j] = scale_place(a.a_scales, wa, walk_row(s, j * LOADERS + lane), block);
+#pragma unroll
+    for (int j = 0; j < B_TURNS; j++) at.b[j] = scale_place(a.b_scales, wb, j * LOADERS + lane, block);
+    return at;
+}
+
+/* The codes of PER_STEP blocks, of which so many are there, the first in the lowest byte.  Stages lie equally far apart in every layout. */
+MOII_FN unsigned int next_codes(const product_scales &t, const scale_walk &w, unsigned int *at, int there)
+{
+    const unsigned char *p = (const unsigned char *)w.p + *at;
+    *at += t.across ? 512 : BLOCK_STEP * t.block_stride;
+    if (PER_STEP == 1) return __ldg(p);
+    if (t.words) return __ldg((const unsigned int *)p);
     unsigned int codes = 0;
 #pragma unroll
-    for (int i = 0; i < PER_STEP; i++) codes |= (unsigned int)__ldg(p + scale_place(t, w, row, block + i)) << 8 * i;
+    for (int i = 0; i < PER_STEP; i++) codes |= (unsigned int)__ldg(p + (unsigned int)min(i, there - 1) * t.block_stride) << 8 * i;
     return codes;
 }
 
-/* Bytes become FP32: A's [row][PER_STEP], B's [PER_STEP][column].  The next stage's are on their way while this one is waited for. */
+MOII_FN stage_codes fetch_codes(const product_args &a, const scale_walk &wa, const scale_walk &wb, stage_rows *at, int there)
+{
+    stage_codes v;
+#pragma unroll
+    for (int j = 0; j < A_TURNS; j++) v.a[j] = next_codes(a.a_scales, wa, &at->a[j], there);
+#pragma unroll
+    for (int j = 0; j < B_TURNS; j++) v.b[j] = next_codes(a.b_scales, wb, &at->b[j], there);
+    return v;
+}
+
+/* A's [row][PER_STEP], B's [PER_STEP][column].  What lies behind the last block may be anything: 1 takes its place. */
+MOII_FN void place_codes(stage_codes v, float *to, int there)
+{
+    const int lane = (int)threadIdx.x - 32;
+    if (PER_STEP > 1 && there < PER_STEP) {
+        const unsigned int keep = (1u << 8 * there) - 1, rest = 0x7F7F7F7Fu & ~keep;
+#pragma unroll
+        for (int j = 0; j < A_TURNS; j++) v.a[j] = (v.a[j] & keep) | rest;
+#pragma unroll
+        for (int j = 0; j < B_TURNS; j++) v.b[j] = (v.b[j] & keep) | rest;
+    }
+#pragma unroll
+    for (int j = 0; j < A_TURNS; j++) {
+        const int row = j * LOADERS + lane;
+        if (row >= BM) continue;
+        if (PER_STEP == 1) to[row] = moii_e8m0_decode(v.a[j]);
+        else ((float4 *)to)[row] = four_scales(v.a[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < B_TURNS; j++) {
+        const int col = j * LOADERS + lane;
+        float *b = to + A_STAGED + col;
+        if (col >= BN) continue;
+        if (PER_STEP == 1) *b = moii_e8m0_decode(v.b[j]);
+        else {
+            const float4 four = four_scales(v.b[j]);
+            b[0] = four.x, b[BN] = four.y, b[2 * BN] = four.z, b[3 * BN] = four.w;
+        }
+    }
+}
+
 MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r,
                               announcer *n)
 {
-    const int lane = (int)threadIdx.x - 32, steps = steps_of(u);
-    unsigned int va[A_TURNS], vb[B_TURNS];
-    for (int step = 0; step < steps; step++) {
-        const int block = u.block + step * BLOCK_STEP;
+    const int steps = steps_of(u), blocks = wa.block_end - u.block;
+    stage_rows at = rows_of_stages(a, s, wa, wb, u.block);
+    stage_codes v[SCALES_AHEAD];
 #pragma unroll
-        for (int j = 0; j < A_TURNS; j++) va[j] = scale_codes(a.a_scales, wa, walk_row(s, j * LOADERS + lane), block);
+    for (int i = 0; i < SCALES_AHEAD; i++)
+        if (i < steps) v[i] = fetch_codes(a, wa, wb, &at, blocks - i * BLOCK_STEP);
+#pragma unroll 1
+    for (int first = 0; first < steps; first += SCALES_AHEAD) {
 #pragma unroll
-        for (int j = 0; j < B_TURNS; j++) vb[j] = scale_codes(a.b_scales, wb, j * LOADERS + lane, block);
-        barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
-        float *to = scales_at(s, r->stage);
-#pragma unroll
-        for (int j = 0; j < A_TURNS; j++) {
-            const int row = j * LOADERS + lane;
-            if (row >= BM) continue;
-#pragma unroll
-            for (int i = 0; i < PER_STEP; i++) to[row * PER_STEP + i] = moii_e8m0_decode(va[j] >> 8 * i & 255);
-        }
-#pragma unroll
-        for (int j = 0; j < B_TURNS; j++) {
-            const int col = j * LOADERS + lane;
-            if (col >= BN) continue;
-#pragma unroll
-            for (int i = 0; i < PER_STEP; i++) to[A_STAGED + i * BN + col] = moii_e8m0_decode(vb[j] >> 8 * i & 255);
-        }
+        for (int i = 0; i < SCALES_AHEAD; i++) {
+            const int step = first + i;
+            if (step >= steps) break;
+            barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
+            place_codes(v[i], scales_at(s, r->stage), blocks - step * BLOCK_STEP);
+            if (step + SCALES_AHEAD < steps) v[i] = fetch_codes(a, wa, wb, &at, blocks - (step + SCALES_AHEAD) * BLOCK_STEP);
 #if GATHER
-        gather_stage(a, s, u, r->stage, u.k + step * STEP);
-        gather_close(s, n);
+            gather_stage(a, s, u, r->stage, u.k + step * STEP);
+            gather_close(s, n);
 #else
-        __syncwarp();
-        if (lane % 32 == 0) barrier_arrive(full_barrier(s, r->stage));
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) barrier_arrive(full_barrier(s, r->stage));
 #endif
-        ring_step(r);
+            ring_step(r);
+        }
     }
 }
 

@@ -266,8 +266,8 @@ MOII_FN unsigned int lane_scales()
 typedef struct wave_scales { float a[2], b[SQUARES]; } wave_scales;
 
 /* first: the sums begin here, else more is added.  in: columns of the tile in front of its first square's end; columns: where
- * the scales of the lane's columns begin, if they have any. */
-MOII_FN void promote(float *sum, const float *acc, int width, const wave_scales &v, bool first, int in, unsigned int columns)
+ * the scales of the lane's columns begin, if they have any; lines: 1: of the lane's two rows only the first is there. */
+MOII_FN void promote(float *sum, const float *acc, int width, const wave_scales &v, bool first, int in, unsigned int columns, int lines = 2)
 {
     float4 four = make_float4(0, 0, 0, 0);
 #pragma unroll
@@ -286,7 +286,7 @@ MOII_FN void promote(float *sum, const float *acc, int width, const wave_scales 
             t[0] *= b.x, t[1] *= b.y, t[2] *= b.x, t[3] *= b.y;
         }
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 2 * lines; i++) {
 #if SCALING == SCALING_ROWS /* here and now, else the compiler adds behind the next products, and waits for them in between */
             if (first) asm volatile("add.rn.f32 %0, %1, 0f00000000;" : "=f"(d[i]) : "f"(t[i]));
             else asm volatile("add.rn.f32 %0, %0, %1;" : "+f"(d[i]) : "f"(t[i]));
@@ -376,7 +376,8 @@ MOII_FN void start_product(const shared &s, unsigned int stage, int i, float *ac
     wgmma_close();
 }
 
-MOII_FN void multiply_stage_mx(const shared &s, unsigned int stage, int wg, float sum[WAVES][BN / 2])
+/* there: rows of this warp's 16 that are, where the unit has no more for the warpgroup: what others would add is left out; else more than 16. */
+MOII_FN void multiply_stage_mx(const shared &s, unsigned int stage, int wg, int there, float sum[WAVES][BN / 2])
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
     const float *scales = scales_at(s, stage);
@@ -393,8 +394,10 @@ MOII_FN void multiply_stage_mx(const shared &s, unsigned int stage, int wg, floa
         } else WGMMA_WAIT(0);
         wgmma_hold(acc[i % 2]);
         wave_scales v;
+        if (there <= 0) continue;
         v.a[0] = scales[row * 4 + j], v.a[1] = scales[(row + 8) * 4 + j];
-        promote(sum[w], acc[i % 2], BN, v, false, 0, columns + j * (BN * 4));
+        if (there > 8) promote(sum[w], acc[i % 2], BN, v, false, 0, columns + j * (BN * 4));
+        else promote(sum[w], acc[i % 2], BN, v, false, 0, columns + j * (BN * 4), 1);
     }
     release_stage(s, stage);
 }
@@ -408,16 +411,24 @@ MOII_FN void stage_cleared(const shared &s, const unit &u, ring at, int step)
 }
 
 #if SCALING == SCALING_MX
-MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, float sum[WAVES][BN / 2])
+MOII_FN void multiply_stages(const shared &s, const unit &u, ring *r, int wg, int team, int there, float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u);
-    sums_clear(sum);
     for (int step = 0; step < steps; step++, ring_step(r)) {
         if (TURNS > 1 && step % TURNS != team) continue;
         barrier_wait(full_barrier(s, r->stage), r->parity);
         stage_cleared(s, u, *r, step);
-        multiply_stage_mx(s, r->stage, wg, sum);
+        multiply_stage_mx(s, r->stage, wg, there, sum);
     }
+}
+
+MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int team, float sum[WAVES][BN / 2])
+{
+    enum { ALL = 64 };
+    const int rows = uniform(u.rows - WAVE_ROW(wg, 0)), there = uniform(rows - (int)threadIdx.x / 32 % 4 * 16);
+    sums_clear(sum);
+    if (WAVES == 1 && rows <= 16) multiply_stages(s, u, r, wg, team, min(there, 16), sum);
+    else multiply_stages(s, u, r, wg, team, ALL, sum);
 }
 #else
 #define ONE_LOOP (SHORT && GROUPS == PRODUCT_DENSE) /* little code: the first stage has none of its own */
