@@ -76,7 +76,9 @@ typedef struct bench_matrix {
     char *data, *scale;
 } bench_matrix;
 
-/* Random normals in this format.  distinct: the first matrices differ, the others repeat them. */
+/* One matrix, of these numbers, in this format. */
+bool bench_matrix_of(bench *b, bench_matrix *m, moi_format format, int64_t rows, int64_t cols, const float *from);
+/* Random normals.  distinct: the first matrices differ, the others repeat them. */
 bool bench_matrix_random(bench *b, bench_matrix *m, moi_format format, int64_t rows, int64_t cols, int64_t count, int64_t distinct);
 void bench_matrix_free(bench_matrix *m);
 moi_operand bench_operand(const bench_matrix *m, int64_t index);

@@ -79,22 +79,42 @@ static bool fill_one(const moi_plan *plan, const bench_matrix *m, int64_t index,
     return !moi_quantize_run(plan, &args, workspace, moi_plan_workspace_bytes(plan), NULL);
 }
 
-bool bench_matrix_random(bench *b, bench_matrix *m, moi_format format, int64_t rows, int64_t cols, int64_t count, int64_t distinct)
+/* Memory for the matrices, and the plan that fills them, NULL for plain ones. */
+static bool open_matrix(bench *b, bench_matrix *m, moi_plan **plan)
 {
-    *m = (bench_matrix){ .format = format, .rows = rows, .cols = cols, .count = count };
-    bool plain = format.recipe == MOI_RECIPE_F32 || format.recipe == MOI_RECIPE_BF16;
-    moi_plan *plan = NULL;
+    bool plain = m->format.recipe == MOI_RECIPE_F32 || m->format.recipe == MOI_RECIPE_BF16;
+    *plan = NULL;
     if (!plain) {
         moi_quantize_desc desc = MOI_QUANTIZE_DESC_INIT;
-        desc.rowwise = format;
-        desc.max_rows = rows;
-        desc.cols = cols;
-        if (moi_quantize_plan_create(&plan, b->ctx, &desc)) return false;
-        m->scale_bytes = moi_scale_bytes(&format, rows, cols, 0);
+        desc.rowwise = m->format;
+        desc.max_rows = m->rows;
+        desc.cols = m->cols;
+        if (moi_quantize_plan_create(plan, b->ctx, &desc)) return false;
+        m->scale_bytes = moi_scale_bytes(&m->format, m->rows, m->cols, 0);
     }
-    m->data_bytes = rows * moi_row_bytes(format.elem, cols);
-    m->data = bench_alloc(count * m->data_bytes);
-    m->scale = plain ? NULL : bench_alloc(count * m->scale_bytes);
+    m->data_bytes = m->rows * moi_row_bytes(m->format.elem, m->cols);
+    m->data = bench_alloc(m->count * m->data_bytes);
+    m->scale = plain ? NULL : bench_alloc(m->count * m->scale_bytes);
+    return true;
+}
+
+bool bench_matrix_of(bench *b, bench_matrix *m, moi_format format, int64_t rows, int64_t cols, const float *from)
+{
+    moi_plan *plan;
+    *m = (bench_matrix){ .format = format, .rows = rows, .cols = cols, .count = 1 };
+    if (!open_matrix(b, m, &plan)) return false;
+    void *workspace = plan ? bench_alloc(moi_plan_workspace_bytes(plan)) : NULL;
+    bool good = fill_one(plan, m, 0, from, workspace);
+    free(workspace);
+    moi_plan_free(plan);
+    return good;
+}
+
+bool bench_matrix_random(bench *b, bench_matrix *m, moi_format format, int64_t rows, int64_t cols, int64_t count, int64_t distinct)
+{
+    moi_plan *plan;
+    *m = (bench_matrix){ .format = format, .rows = rows, .cols = cols, .count = count };
+    if (!open_matrix(b, m, &plan)) return false;
     float *from = bench_alloc(rows * cols * 4);
     void *workspace = plan ? bench_alloc(moi_plan_workspace_bytes(plan)) : NULL;
     bool good = true;
