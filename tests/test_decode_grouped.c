@@ -166,7 +166,7 @@ static void test_sweep(void **state)
     (void)state;
     int taken = 0, on_gpu = 0;
     for (int i = 0; i < CASES; i++) {
-        if (!moit_picked((uint64_t)i)) continue;
+        if (!moit_picked((uint64_t)i) || (!moit_gpu() && i % 4 != 1)) continue;
         problem p = case_of(i);
         int64_t outputs = p.a.tokens * p.d.hidden;
         double *y = calloc((size_t)(2 * outputs), sizeof *y), *bound = y + outputs;

@@ -547,6 +547,35 @@ static void test_boxes(void **state)
     }
 }
 
+/* Scales of 1x32 blocks whose code is 0, 2^-127, among others, in words and in bytes, with and without a last stage of fewer blocks. */
+static void test_scale_ends(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const struct { moi_layout layout; int64_t k; } cases[] = {
+        { MOI_LAYOUT_ROW, 400 }, { MOI_LAYOUT_TILED, 400 }, { MOI_LAYOUT_ROW, 512 }, { MOI_LAYOUT_COL, 352 },
+    };
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < 8; i += parts) {
+        moit_rng rng = moit_seed("tensor scale ends", (uint64_t)i);
+        job j = { .gpu = true, .grouping = DENSE, .out = MOI_F32, .m = i % 2 ? 70 : 11, .n = 40, .k = cases[i / 2].k };
+        j.a.format = j.b.format = (moi_format)V(MOI_RECIPE_MX32, MOI_E4M3);
+        j.a.format.layout = j.b.format.layout = cases[i / 2].layout;
+        open_operands(&j, &rng);
+        for (int64_t l = 0; l < j.k; l += 32) {
+            for (int64_t r = 0; r < j.m; r++) moit_matrix_set_scale(&j.a, 0, r, l, ldexpf(1.0f, (int)((r + l / 32) % 3) - 127));
+            for (int64_t r = 0; r < j.n; r++) moit_matrix_set_scale(&j.b, 0, r, l, ldexpf(1.0f, 60 + (int)((r + l / 32) % 5)));
+        }
+        moit_matrix_read(&j.a), moit_matrix_read(&j.b);
+        open_plan(&j, moit_gpu());
+        assert_true(chose(&j, "SCALING=3"));
+        fill_before(&j, &rng);
+        run(&j);
+        check(&j, (uint64_t)i);
+        close(&j);
+    }
+}
+
 /* The CPU's rows keep a tighter bound than the one asked for here. */
 static void test_cpu(void **state)
 {
@@ -560,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_cpu), cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_cut),
         cmocka_unit_test(test_boxes), cmocka_unit_test(test_limit), cmocka_unit_test(test_dense), cmocka_unit_test(test_rows),
         cmocka_unit_test(test_depth), cmocka_unit_test(test_masked), cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_scale_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
