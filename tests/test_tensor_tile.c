@@ -85,7 +85,7 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     dealt.dealt = moii_tensor_dealt(p, t);
     moii_tensor_defines(&dealt, t, defines);
     int boxes = moii_tile_carries(p, t) ? t->bn / 32 : t->waves * ((t->bn + 63) / 64);
-    bool woven = moii_tile_carries(p, t) && p->n % 16 == 0;
+    bool woven = moii_tile_carries(p, t) && p->scaling == SCALING_VECTOR && !moii_tensor_experts(p) && p->n % 16 == 0;
     assert_true(t->boxes == boxes || (t->boxes == 2 && boxes > 2 && t->stages >= 3)); /* all of a warpgroup's at once, or two */
     const char *dealing = !dealt.dealt ? "" : moii_tile_broad(p, t) ? " DEAL=1 BROAD=1" : " DEAL=1";
     snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t),

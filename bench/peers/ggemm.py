@@ -14,6 +14,7 @@ Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16  
         mx       contig and zipf's shapes in MXFP8                               torch._grouped_mm BF16, DeepGEMM BF16
         bf16     contig in BF16                                                  torch._grouped_mm, DeepGEMM BF16
         bf16k    kgroup in BF16, operands as they lie (reduction outermost)      torch._grouped_mm
+        mxk      kgroup in MXFP8, exact                                          torch._grouped_mm
 Cases (zipf's begin with that word): GROUPSxROWSxNxK with the rows of one group (contig, masked), of all groups (zipf); kgroup: GROUPSxMxNxK, K of one group.
 Otherwise as gemm.py; operations and bytes are those of the rows that are there."""
 import torch
@@ -37,7 +38,8 @@ TABLES = {
     "kgroup": KGROUP + [(32, 4096, 7168, 4096), (32, 7168, 2048, 4096), (128, 4096, 1536, 1024), (128, 3072, 4096, 1024)],
     "mx": CONTIG + ZIPF,
     "bf16": CONTIG + ZIPF,
-    "bf16k": KGROUP,
+    "bf16k": KGROUP + [(32, 7168, 2048, 4096), (128, 4096, 1536, 1024)],
+    "mxk": KGROUP + [(32, 7168, 2048, 4096), (128, 4096, 1536, 1024)],
 }
 TOP_K = 8
 BF16, F32 = torch.bfloat16, torch.float32
@@ -327,7 +329,7 @@ class Reduced(protocols.Contest):
         rows = self.groups * self.k
         self.x, self.y = (torch.randn(rows, c, device="cuda", dtype=BF16) for c in (self.m, self.n))
         self.plain = table == "bf16k"
-        fmt = p.PLAIN_BF16 if self.plain else p.act(protocols.LAYOUT[opt.layout])
+        fmt = p.PLAIN_BF16 if self.plain else p.mx(m.COL) if table == "mxk" else p.act(protocols.LAYOUT[opt.layout])
         self.a, self.b = (p.quantized(ctx, t, fmt, self.offsets, colwise=True) for t in (self.x, self.y))
         self.d = torch.empty(self.groups, self.m, self.n, device="cuda", dtype=F32)
         self.flop, self.bytes = 2.0 * rows * self.m * self.n, self.a.bytes + self.b.bytes + 8 * self.d.numel()
@@ -364,7 +366,8 @@ class Reduced(protocols.Contest):
         return run, self.check(lambda g: last[0][g], plain=True)
 
     def peers(self):
-        return [("torch-bf16", self.torch_bf16)] if self.plain else [("deepgemm", self.deepgemm), ("torch-bf16", self.torch_bf16)]
+        torch_bf16 = [("torch-bf16", self.torch_bf16)]
+        return [("deepgemm", self.deepgemm)] + torch_bf16 if self.table == "kgroup" else torch_bf16
 
 
 class Whole:
@@ -380,5 +383,5 @@ def name_of(size):
 
 
 if __name__ == "__main__":
-    kinds = {"masked": Masked, "gather": Gathered, "scatter": Scattered, "swiglu": Activated, "kgroup": Reduced, "bf16k": Reduced}
+    kinds = {"masked": Masked, "gather": Gathered, "scatter": Scattered, "swiglu": Activated, "kgroup": Reduced, "bf16k": Reduced, "mxk": Reduced}
     protocols.main(__doc__, TABLES, name_of, lambda table: kinds.get(table, Grouped))

@@ -49,11 +49,15 @@ static inline bool moii_tile_halves(const moii_tensor_product *p, const moii_ten
 /* Whether FP32 leaves by boxes: product_sm90.cuh's CARRIES. */
 static inline bool moii_tile_carries(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    return p->out_f32 && !moii_tensor_experts(p) && p->scaling == SCALING_VECTOR && t->wgs == 3 && t->waves == 1 && t->bn % 32 == 0;
+    bool large = t->wgs * t->waves > 2 || t->bn == 256;
+    return p->out_f32 && !p->scatter_rows && large && t->turns == 1 && t->split == 1 && !t->few;
 }
 
 /* Whether copies lay rows of B as product_sm90.cuh's WOVEN says: a map of sixteens of rows needs whole ones. */
-static inline bool moii_tile_woven(const moii_tensor_product *p, const moii_tensor_tile *t) { return moii_tile_carries(p, t) && p->n % 16 == 0; }
+static inline bool moii_tile_woven(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    return moii_tile_carries(p, t) && p->scaling == SCALING_VECTOR && !moii_tensor_experts(p) && p->n % 16 == 0;
+}
 
 /* How the last of so many units are cut. */
 product_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t units, int64_t clusters);

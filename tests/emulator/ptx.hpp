@@ -99,6 +99,7 @@ PTX red_release_gpu_global_add_s32(u64 a, u32 v) { at_global<u32>(a) += v; }
 PTX red_global_add_v2_f32(u64 a, float x, float y) { float *p = global_run<float>(a, 2); p[0] += x, p[1] += y; }
 PTX prefetch_tensormap(u64) {}
 PTX prefetch_global_L2(u64) {}
+PTX cp_async_bulk_prefetch_tensor_3d_L2_global_tile(u64, int, int, int) {}
 PTX cp_async_bulk_prefetch_tensor_4d_L2_global_tile(u64, int, int, int, int) {}
 PTX fence_proxy_async_shared__cta() {}
 PTX fence_proxy_async_global() {}

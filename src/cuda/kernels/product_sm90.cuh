@@ -97,8 +97,8 @@
 #define SCALES_STAGED (SCALING >= SCALING_SQUARE && SCALING <= SCALING_MX)
 /* at a stage's barrier: of each thread behind its copies, or of each warp behind its stores */
 #define SCALE_ARRIVALS (GATHER ? LOADERS / 32 : !SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
-/* FP32 leaves by boxes (product_carry.cuh), where a map knows which rows are D's */
-#define CARRIES (OUT_F32 && SCALING == SCALING_VECTOR && WGS == 3 && WAVES == 1 && BN % 32 == 0 && !A_GROUPED && !B_GROUPED)
+/* FP32 leaves by boxes (product_carry.cuh) */
+#define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
 /* warps that read what the block works on */
 #define CARD_READERS (CONSUMERS / 32 + (SCALE_ARRIVALS > 0 || WIDENS ? LOADERS / 32 : SCALING == SCALING_SQUARE ? 1 : 0))
 #define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
@@ -214,6 +214,7 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_activate.cuh"
 
 static_assert(!BROAD || (HALVES && !A_TURNED && WAVES == 2 && BN == 128), "a broad tile's waves lie side by side, its stages fill the place of others");
+static_assert(!WOVEN || (CARRIES && SCALING == SCALING_VECTOR && !B_GROUPED), "that order is one matrix's, and that of columns which leave by fours");
 static_assert(sizeof(deck) <= DECK_BYTES, "the deck lies in shared memory");
 
 /* Threads of different warps at once; each by places known in advance, for a loop over lanes would take far longer. */

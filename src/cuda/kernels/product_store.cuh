@@ -126,11 +126,10 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
         threads_meet(STORE_BARRIER + wg, 128);
         const int end = min(from + BOXES, WAVES * CHUNKS);
         if (lane == 0 && boxed > 0) {
-            const int first = GROUPS == PRODUCT_DEPTH ? u.row : u.d_row, matrix = GROUPS == PRODUCT_DEPTH ? u.group : 0;
             for (int i = from + warp; i < end; i += 4) {
                 const int row = wave_row(u, wg, i / CHUNKS), col = i % CHUNKS * 64;
                 if (row < boxed && col < wave_cols(u, i / CHUNKS))
-                    box_store(&a.d_map, s.base + mine + (i - from) * 8192, u.col + wave_col(u, wg, i / CHUNKS) + col, first + row, matrix);
+                    box_store(&a.d_map, s.base + mine + (i - from) * 8192, u.col + wave_col(u, wg, i / CHUNKS) + col, box_row(u) + row, box_matrix(u));
             }
             copies_close();
         }
@@ -160,7 +159,7 @@ MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, i
 #endif
 #if CARRIES
     if (a.d_boxes) {
-        carry_sums(a, s, u, wg, warp, lane, sum[0]);
+        carry_sums(a, s, u, wg, warp, lane, sum);
         return;
     }
 #endif

@@ -42,6 +42,9 @@ typedef struct cursor { /* the group and its band where the last unit lay */
 
 MOII_FN int steps_of(const unit &u) { return (u.k_end - u.k + STRIDE * STEP - 1) / (STRIDE * STEP); }
 
+/* Whether a tile is left as it is: additions of no values. */
+MOII_FN bool nothing_added(const unit &u) { return ADD && steps_of(u) == 0; }
+
 MOII_FN int first_unit() { return blockIdx.x / (CLUSTER * SPLIT); }
 MOII_FN int units_apart() { return gridDim.x / (CLUSTER * SPLIT); }
 
@@ -164,6 +167,10 @@ MOII_FN int parts_here(unsigned int block) { return max(0, min(PIECES_EACH, PIEC
 MOII_FN int blocks_of(const unit &u) { return min(max(u.rows + 63, 0) / 64, BM / 64); }
 MOII_FN bool is_broad(const unit &u) { return BROAD && u.broad; }
 MOII_FN bool halved(const unit &u) { return HALVES && !is_broad(u) && blocks_of(u) % 2 != 0; }
+
+/* Where a tile begins in D's tensor map. */
+MOII_FN int box_row(const unit &u) { return GROUPS == PRODUCT_DEPTH ? u.row : u.d_row; }
+MOII_FN int box_matrix(const unit &u) { return GROUPS == PRODUCT_DEPTH ? u.group : 0; }
 
 /* Of a warpgroup's wave: its first row in the tile, its first column, how many it has.  In a broad tile a warpgroup has both halves of the
  * columns of its own 64 rows, or one half where there are no more than 64. */

@@ -134,6 +134,11 @@ MOII_FN void box_load_once_4(unsigned int to, const void *map, unsigned int barr
 }
 
 /* Into L2 alone. */
+MOII_FN void box_fetch(const void *map, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" :: "l"((unsigned long long)map), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
 MOII_FN void box_fetch_4(const void *map, int x, int y, int z, int v)
 {
     asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];"

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_tensor_cases.c: products on Hopper's tensor cores that need one way of cutting and storing tiles, which the plan must have chosen. */
+#include "support_gpu.h"
+#include "support_jobs.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define V(r, e) { (r), (e), MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
+#define BLK(layout) { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_##layout, 0 }
+#define SQUARES { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_COL, 0 }
+#define MX(layout) { MOI_RECIPE_MX32, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_##layout, 0 }
+#define PLAIN V(MOI_RECIPE_BF16, MOI_BF16)
+
+/* Tiles of groups that differ are drawn from a counter, or dealt one after the other (overlap): the same bits, and right. */
+static void both_orders(moit_job *j, moit_rng *rng, bool broad, bool checked)
+{
+    moit_job_operands(j, rng);
+    moit_job_plan(j, moit_gpu());
+    assert_true(moit_job_chose(j, "DEAL=1"));
+    assert_true(!broad || moit_job_chose(j, "BROAD=1"));
+    moit_rng was = *rng;
+    moit_job_fill(j, &was);
+    moit_job_run(j);
+    if (checked) moit_job_check(j, 0);
+    void *first = j->d;
+    free(j->before);
+    moi_plan_free(j->plan);
+    j->overlap = true;
+    moit_job_plan(j, moit_gpu());
+    assert_false(moit_job_chose(j, "DEAL=1") || moit_job_chose(j, "BROAD=1"));
+    moit_job_fill(j, rng);
+    moit_job_run(j);
+    assert_memory_equal(first, j->d, (size_t)(j->lines * moi_row_bytes(j->out, j->n)));
+    moit_free(first);
+    moit_job_close(j);
+}
+
+static void test_tickets(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const int64_t cuts[] = { 0, 700, 740, 740, 1260, 1390 };
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < MOIT_PAIRS; i += parts) {
+        moit_rng rng = moit_seed("tensor tickets", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = i % 2 ? MOI_F32 : MOI_BF16, .n = 520, .k = 256, .groups = 5, .rows = 1391, .sm_limit = 4 };
+        j.a.format = moit_pairs[i].a, j.b.format = moit_pairs[i].b;
+        memcpy(j.offsets, cuts, sizeof cuts);
+        both_orders(&j, &rng, false, i == 0);
+    }
+}
+
+/* What is left of a group, if it is at most half a tile's rows, in tiles of twice the columns: one and two blocks of 64 rows, whole and not, behind
+ * full tiles and alone, columns that end in either half, more stages than scales are fetched for at once. */
+static void test_broad(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const int64_t cuts[][MOIT_GROUPS + 1] = { { 0, 100, 164, 292, 421, 421, 805, 806, 1190, 1253 }, { 0, 65, 192, 200, 264, 392, 392, 393, 500, 530 } };
+    static const struct {
+        int pair, cuts;
+        int64_t n, k;
+        moi_dtype out;
+        moi_layout layout;
+        moi_mx_scales mx;
+        moi_order order;
+        bool gathers, placed, accumulates;
+    } cases[] = {
+        { .pair = 0, .n = 1200, .k = 416, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
+        { .pair = 0, .n = 776, .k = 1424, .out = MOI_F32, .layout = MOI_LAYOUT_COL, .accumulates = true },
+        { .pair = 0, .cuts = 1, .n = 300, .k = 8336, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
+        { .pair = 0, .n = 1032, .k = 384, .out = MOI_BF16, .layout = MOI_LAYOUT_COL, .placed = true },
+        { .pair = 5, .n = 650, .k = 272, .out = MOI_BF16, .layout = MOI_LAYOUT_ROW, .gathers = true },
+        { .pair = 0, .n = 1280, .k = 640, .out = MOI_F32, .layout = MOI_LAYOUT_COL, .gathers = true, .placed = true },
+        { .pair = 4, .n = 1024, .k = 336, .out = MOI_BF16 },
+        { .pair = 4, .n = 1032, .k = 208, .out = MOI_F32, .order = MOI_MN_MAJOR, .placed = true },
+        { .pair = 4, .n = 640, .k = 80, .out = MOI_BF16, .gathers = true },
+        { .pair = 2, .n = 1288, .k = 544, .out = MOI_BF16, .layout = MOI_LAYOUT_TILED, .mx = MOI_MX_PER_ROW },
+    };
+    int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor broad", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = cases[i].out, .n = cases[i].n, .k = cases[i].k, .groups = MOIT_GROUPS, .mx = cases[i].mx,
+                  .accumulate = cases[i].accumulates, .expected = 600 * MOIT_GROUPS, .sm_limit = 4 };
+        j.a.format = moit_pairs[cases[i].pair].a, j.b.format = moit_pairs[cases[i].pair].b, j.b.order = cases[i].order;
+        j.a.format.layout = j.b.format.layout = cases[i].layout;
+        memcpy(j.offsets, cuts[cases[i].cuts], sizeof j.offsets);
+        j.rows = j.offsets[MOIT_GROUPS] + 2;
+        if (cases[i].gathers) moit_job_gather(&j, &rng, 300);
+        if (cases[i].placed) moit_job_weigh(&j, &rng), moit_job_scatter(&j, &rng);
+        both_orders(&j, &rng, true, true);
+    }
+}
+
+/* Fewer multiprocessors, of which a few would have one tile more than the others: it is cut in two or four.  The same bits as without. */
+static void test_cut(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const struct { int grouping; int32_t sm_limit, other; int64_t n; } cases[] = {
+        { MOIT_DENSE, 16, 0, 520 }, { MOIT_DENSE, 8, 14, 520 }, { MOI_GROUP_M, 8, 6, 1200 }, { MOI_GROUP_M, 4, 6, 520 },
+        { MOIT_DENSE, 8, 14, 512 }, { MOI_GROUP_M, 8, 6, 512 }, /* BF16 too in clusters: no columns are left over for a pair of tiles */
+    };
+    static const int64_t cuts[] = { 0, 700, 1200, 2000 };
+    int parts, part = moit_part(&parts), count = MOIT_PAIRS * (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor cut", (uint64_t)i);
+        int c = i / MOIT_PAIRS;
+        moit_job j = { .gpu = true, .grouping = cases[c].grouping, .out = i % 3 ? MOI_BF16 : MOI_F32, .m = 1300 - 37 * (i % 2), .n = cases[c].n, .k = 256,
+                  .sm_limit = cases[c].sm_limit };
+        if (j.grouping == MOI_GROUP_M) j.groups = 3, j.rows = 2000, j.m = 0;
+        j.a.format = moit_pairs[i % MOIT_PAIRS].a, j.b.format = moit_pairs[i % MOIT_PAIRS].b;
+        memcpy(j.offsets, cuts, sizeof cuts);
+        moit_job_operands(&j, &rng);
+        moit_job_plan(&j, moit_gpu());
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        void *first = j.d;
+        free(j.before);
+        moi_plan_free(j.plan);
+        j.sm_limit = cases[c].other;
+        moit_job_plan(&j, moit_gpu());
+        moit_job_run(&j);
+        assert_memory_equal(first, j.d, (size_t)(j.lines * moi_row_bytes(j.out, j.n)));
+        moit_free(first);
+        moit_job_close(&j);
+    }
+}
+
+/* FP32 that leaves by boxes: columns that are whole sixteens or not, left over for a pair of tiles, or none; rows left over for a warpgroup, or
+ * shared by both, or a group's last that fill no box; groups without values; rows of D that no box can name; all scales; BF16 as it lies. */
+static void test_boxes(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    enum { PER_ROW = MOI_MX_PER_ROW, PER_128 = MOI_MX_PER_128, DENSE = MOIT_DENSE, M = MOI_GROUP_M, K = MOI_GROUP_K, MASKED = MOI_GROUP_MASKED };
+    static const struct { int grouping; moi_format a; int mx; int64_t m, n; const char *define; } cases[] = {
+        { K, BLK(COL), 0, 580, 512, "CLUSTER=2" },            { K, BLK(COL), 0, 1100, 368, "WOVEN=1" },
+        { K, BLK(ROW), 0, 1153, 508, "WGS=3" },               { K, BLK(COL), 0, 1150, 509, "WGS=3" },
+        { DENSE, BLK(COL), 0, 1150, 496, "WOVEN=1" },         { K, BLK(COL), 0, 1100, 0, "WOVEN=1" },
+        { DENSE, MX(ROW), PER_128, 1089, 512, "WOVEN=1" },    { DENSE, BLK(COL), 0, 1100, 0, "WOVEN=1" },
+        { K, PLAIN, 0, 1240, 512, "WAVES=2" },                { K, PLAIN, 0, 1240, 328, "WAVES=2" },
+        { DENSE, PLAIN, 0, 1150, 384, "WAVES=2" },            { K, MX(ROW), 0, 1240, 508, "WAVES=2" },
+        { DENSE, MX(TILED), PER_ROW, 1240, 512, "WAVES=2" },  { DENSE, MX(TILED), PER_ROW, 1180, 100, "WAVES=2" },
+        { DENSE, SQUARES, 0, 1217, 368, "WAVES=2" },          { DENSE, SQUARES, 0, 1240, 480, "WAVES=2" },
+        { M, SQUARES, 0, 0, 768, "BROAD=1" },                 { M, PLAIN, 0, 0, 740, "WAVES=2" },
+        { MASKED, SQUARES, 0, 0, 368, "WAVES=2" },            { M, MX(TILED), PER_ROW, 0, 384, "BOXES=2" },
+        { M, BLK(COL), 0, 0, 384, "WGS=3" },                  { MASKED, BLK(ROW), 0, 0, 372, "WGS=3" },
+    };
+    static const int64_t cuts[] = { 0, 200, 200, 737, 738 }, rows[] = { 0, 600, 600, 1900, 1960 };
+    int parts, part = moit_part(&parts), count = 2 * (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor boxes", (uint64_t)i);
+        const int c = i / 2;
+        moit_job j = { .gpu = true, .grouping = cases[c].grouping, .out = MOI_F32, .accumulate = i % 2, .m = cases[c].m, .n = cases[c].n, .k = 400,
+                  .mx = (moi_mx_scales)cases[c].mx, .sm_limit = 4 };
+        if (j.grouping == MOI_GROUP_K) j.groups = 4, j.rows = 740, j.k = 0;
+        if (moit_job_experts(&j)) j.groups = 4, j.rows = 2000;
+        j.a.format = j.b.format = cases[c].a;
+        if (c % 2 && j.b.format.elem == MOI_E4M3) j.b.format.elem = MOI_E5M2;
+        if (j.a.format.recipe == MOI_RECIPE_BLK128) j.a.format.block = MOI_BLOCK_VECTOR;
+        if (j.grouping == MOI_GROUP_K && j.a.format.recipe == MOI_RECIPE_BF16) j.a.order = j.b.order = MOI_MN_MAJOR;
+        memcpy(j.offsets, moit_job_experts(&j) ? rows : cuts, sizeof cuts);
+        for (int g = 0; g < 4 && moit_job_experts(&j); g++) j.counts[g] = rows[g + 1] - rows[g];
+        moit_job_operands(&j, &rng);
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, cases[c].define));
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
+/* Scales of 1x32 blocks whose code is 0, 2^-127, among others, in words and in bytes, with and without a last stage of fewer blocks. */
+static void test_scale_ends(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const struct { moi_layout layout; int64_t k; } cases[] = {
+        { MOI_LAYOUT_ROW, 400 }, { MOI_LAYOUT_TILED, 400 }, { MOI_LAYOUT_ROW, 512 }, { MOI_LAYOUT_COL, 352 },
+    };
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < 8; i += parts) {
+        moit_rng rng = moit_seed("tensor scale ends", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = MOIT_DENSE, .out = MOI_F32, .m = i % 2 ? 70 : 11, .n = 40, .k = cases[i / 2].k };
+        j.a.format = j.b.format = (moi_format)V(MOI_RECIPE_MX32, MOI_E4M3);
+        j.a.format.layout = j.b.format.layout = cases[i / 2].layout;
+        moit_job_operands(&j, &rng);
+        for (int64_t l = 0; l < j.k; l += 32) {
+            for (int64_t r = 0; r < j.m; r++) moit_matrix_set_scale(&j.a, 0, r, l, ldexpf(1.0f, (int)((r + l / 32) % 3) - 127));
+            for (int64_t r = 0; r < j.n; r++) moit_matrix_set_scale(&j.b, 0, r, l, ldexpf(1.0f, 60 + (int)((r + l / 32) % 5)));
+        }
+        moit_matrix_read(&j.a), moit_matrix_read(&j.b);
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, "SCALING=3"));
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_cut), cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_scale_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
