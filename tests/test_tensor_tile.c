@@ -79,7 +79,7 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     if (t->wide) assert_true(t->wgs == 2 && moii_tile_lines(p, t) <= 256 && p->scaling == SCALING_SQUARE); /* rows of a box */
     assert_true(t->few ? p->grouping == PRODUCT_DENSE && p->scaling == SCALING_SQUARE && t->cluster == 1 && t->turns == 1 : !t->wide);
     if (t->few == 2) assert_true(t->bn <= 128 && t->waves == 1); /* two accumulators */
-    if (p->a_turned || p->b_turned) assert_true(t->bn % 64 == 0 && t->cluster == 1);
+    if (p->a_turned || p->b_turned) assert_int_equal(t->bn % 64, 0);
     if (p->gather_rows) assert_int_equal(t->cluster, 1);
     moii_tensor_product dealt = *p;
     dealt.dealt = moii_tensor_dealt(p, t);

@@ -179,7 +179,7 @@ static void consider(search *s, moii_tensor_tile t)
 {
     const moii_tensor_product *p = s->p;
     if (p->gather_rows && t.cluster > 1) return;
-    if ((p->a_turned || p->b_turned) && (t.cluster > 1 || t.bn % 64)) return; /* MN-major runs are 64 long */
+    if ((p->a_turned || p->b_turned) && t.bn % 64) return; /* MN-major runs are 64 long */
     fit(p, &t);
     if (moii_tensor_shared(p, &t) > SHARED_MOST) return;
     double clocks = estimate(p, &t);

@@ -54,7 +54,7 @@ static unsigned int address(const void *p)
 {
     const block *b = device.self->in;
     if ((const char *)p < b->memory || (const char *)p > b->memory + SHARED_BYTES) device.fail("a pointer into no shared memory of the block");
-    return (unsigned int)((const char *)p - b->memory);
+    return (unsigned int)((const char *)p - b->memory) | (b->group->size > 1 ? (unsigned int)(b->rank + 1) << 24 : 0); /* in a cluster it names the block */
 }
 
 /* ---- mbarriers ---- */
@@ -252,7 +252,7 @@ static void box_store(uint64_t map_address, const int at[5], unsigned int from, 
 {
     const tensor_map map = map_at(map_address);
     const int x = at[0], y = at[1], z = at[2];
-    shared(from, box_bytes(map));
+    shared(from, box_bytes(map)), from &= 0xFFFFFF;
     if (from % 128) device.fail("a box comes from a multiple of 128");
     if (adds && map.element != 4) device.fail("boxes of FP32 alone can be added");
     const char *memory = device.self->in->memory;

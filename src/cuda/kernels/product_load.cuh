@@ -39,7 +39,10 @@ MOII_FN void load_rows(const product_args &a, const unit &u, unsigned int tile, 
         return;
     }
 #if A_TURNED
-    for (int i = 0; i < BM; i += 64) box_load(tile + i * 128, ma, full, u.row + i, k, za);
+    for (int i = 0; i < BM; i += 64) {
+        if (CLUSTER > 1) box_load_to(tile + i * 128, ma, full, u.row + i, k, za, WHOLE_CLUSTER);
+        else box_load(tile + i * 128, ma, full, u.row + i, k, za);
+    }
 #else
     if (CLUSTER > 1) box_load_to(tile, ma, full, k, u.row, za, WHOLE_CLUSTER);
     else box_load(tile, ma, full, k, u.row, za);

@@ -16,7 +16,7 @@
 #include "num.h"
 
 /* A descriptor's lower half holds the address and, MN-major, the distance between runs; sums of addresses / 16 may be added to it. */
-MOII_FN unsigned int wgmma_at(unsigned int address) { return address >> 4; }
+MOII_FN unsigned int wgmma_at(unsigned int address) { return (address & 0x3FFFF) >> 4; } /* in a cluster the bits above name the block */
 /* MN-major: runs of 64 values of 16 bits, `next` bytes between runs; 8 lines of K behind each other. */
 MOII_FN unsigned int wgmma_runs(unsigned int next) { return next >> 4 << 16; }
 #ifndef WGMMA_LINE
