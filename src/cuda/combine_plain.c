@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * combine_plain.c: launches combine_plain.cu: weighted sums of each token's rows, and their gradients. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "format.h"
 #include "gpu.h"
@@ -25,8 +24,6 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
-static void unplan(moi_plan *plan) { free(plan->state); }
-
 static int64_t run_of(const moi_permute_desc *d)
 {
     int64_t most = d->dtype == MOI_BF16 ? 8 : 4;
@@ -36,10 +33,8 @@ static int64_t run_of(const moi_permute_desc *d)
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_permute_desc *d = &plan->desc.permute;
-    moii_gpu_kernel *k = calloc(2, sizeof *k);
-    MOII_REQUIRE(k, MOI_ERR_NOMEM, "combine plan: no memory");
-    plan->state = k;
-    plan->unplan = unplan;
+    moii_gpu_kernel *k = moii_gpu_state(plan, 2 * sizeof *k);
+    if (!k) return MOI_ERR_NOMEM;
     for (int i = 0; i < 2; i++) {
         k[i].kernel = &kernel;
         defines_for(d->dtype == MOI_BF16, run_of(d) > 1, i, k[i].defines);

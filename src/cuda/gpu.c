@@ -143,14 +143,20 @@ moi_status moii_gpu_prepare(moi_ctx *ctx, moii_gpu_kernel *kernels, int count)
     return status;
 }
 
-static void unplan_one(moi_plan *plan) { free(plan->state); }
+static void free_state(moi_plan *plan) { free(plan->state); }
+
+void *moii_gpu_state(moi_plan *plan, size_t bytes)
+{
+    plan->state = calloc(1, bytes);
+    plan->unplan = free_state;
+    if (!plan->state) moii_fail(MOI_ERR_NOMEM, "%s plan: no memory", moii_op_name(plan->op));
+    return plan->state;
+}
 
 moi_status moii_gpu_plan_one(moi_plan *plan, const moii_kernel *kernel)
 {
-    moii_gpu_kernel *k = calloc(1, sizeof *k);
-    MOII_REQUIRE(k, MOI_ERR_NOMEM, "%s plan: no memory", moii_op_name(plan->op));
-    plan->state = k;
-    plan->unplan = unplan_one;
+    moii_gpu_kernel *k = moii_gpu_state(plan, sizeof *k);
+    if (!k) return MOI_ERR_NOMEM;
     k->kernel = kernel;
     return moii_gpu_prepare(plan->ctx, k, 1);
 }

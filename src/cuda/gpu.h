@@ -47,6 +47,8 @@ typedef struct moii_gpu_kernel {
 
 /* Compiles what no folder has, on several threads, and loads it; each kernel once per context. */
 moi_status moii_gpu_prepare(moi_ctx *ctx, moii_gpu_kernel *kernels, int count);
+/* For a row's `plan`: so many bytes, all 0, as plan->state, freed with the plan.  NULL: there is no memory, which the error says. */
+void *moii_gpu_state(moi_plan *plan, size_t bytes);
 /* For a row of one kernel without defines: plans it, which makes the kernel plan->state. */
 moi_status moii_gpu_plan_one(moi_plan *plan, const moii_kernel *kernel);
 void moii_gpu_unload(moii_gpu *gpu);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * moe_decode_sm90.c: launches moe_decode_sm90.cu twice: gate and up, then down; before them route_plain.cu, if many tokens come with logits. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "decode_crossing.h"
 #include "decode_routing.h"
@@ -68,8 +67,6 @@ typedef struct state {
     int64_t tokens; /* of one launch */
     moii_decode_places places;
 } state;
-
-static void unplan(moi_plan *plan) { free(plan->state); }
 
 /* Reserves shared memory. */
 static int take(int *at, int64_t bytes)
@@ -139,10 +136,8 @@ static void plan_workspace(moi_plan *plan)
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    state *s = calloc(1, sizeof *s);
-    MOII_REQUIRE(s, MOI_ERR_NOMEM, "moe_decode plan: no memory");
-    plan->state = s;
-    plan->unplan = unplan;
+    state *s = moii_gpu_state(plan, sizeof *s);
+    if (!s) return MOI_ERR_NOMEM;
     for (s->tokens = most_tokens(d);; s->tokens = (s->tokens + 1) / 2) {
         for (int pass = 1; pass <= 2; pass++) plan_pass(plan, pass);
         if (s->tokens == 1 || moii_max(s->kernel[0].shared_bytes, s->kernel[1].shared_bytes) <= moii_gpu_of(plan->ctx)->shared_bytes) break;

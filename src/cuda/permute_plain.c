@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * permute_plain.c: launches permute_plain.cu: slots counted, if there are many; their places; the copies, if they are wanted. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "format.h"
 #include "gpu.h"
@@ -42,15 +41,11 @@ static int64_t chunk_of(const moi_permute_desc *d, int64_t slots, int sms)
     return moii_round_up(chunk, 32 * warps_of(d));
 }
 
-static void unplan(moi_plan *plan) { free(plan->state); }
-
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_permute_desc *d = &plan->desc.permute;
-    moii_gpu_kernel *k = calloc(1, sizeof *k);
-    MOII_REQUIRE(k, MOI_ERR_NOMEM, "permute plan: no memory");
-    plan->state = k;
-    plan->unplan = unplan;
+    moii_gpu_kernel *k = moii_gpu_state(plan, sizeof *k);
+    if (!k) return MOI_ERR_NOMEM;
     k->kernel = &kernel, k->shared_bytes = (warps_of(d) + 2) * (int)d->experts * 4;
     defines_for(unit_of(d), k->defines);
     plan->workspace_bytes = d->max_tokens * d->top_k <= ALONE ? 0 : moii_gpu_of(plan->ctx)->sms * d->experts * 4;

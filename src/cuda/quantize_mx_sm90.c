@@ -2,7 +2,6 @@
  * quantize_mx_sm90.c: launches quantize_mx_sm90.cu: BF16 to blocks of 32 down columns, or both ways, whole or in groups; and to blocks of 128 both
  * ways, whole. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "format.h"
 #include "kernels/elem.h"
@@ -55,16 +54,12 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
-static void unplan(moi_plan *plan) { free(plan->state); }
-
 static moi_status plan_it(moi_plan *plan)
 {
     enum { CODES = MOII_TILE * MOII_TILE, SCALES = 4 * MOII_TILE };
     const moi_quantize_desc *d = &plan->desc.quantize;
-    moii_gpu_kernel *k = calloc(1, sizeof *k);
-    MOII_REQUIRE(k, MOI_ERR_NOMEM, "quantize plan: no memory");
-    plan->state = k;
-    plan->unplan = unplan;
+    moii_gpu_kernel *k = moii_gpu_state(plan, sizeof *k);
+    if (!k) return MOI_ERR_NOMEM;
     const shape s = { .kind = moii_tile8_kind(&d->colwise), .row_elem = d->want & MOI_WANT_ROWWISE ? (int)d->rowwise.elem : 0,
                       .col_elem = (int)d->colwise.elem, .ragged = d->groups > 0, .rebase = d->rowwise_mx == MOI_MX_PER_128 };
     k->kernel = &kernel;

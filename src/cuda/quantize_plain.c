@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * quantize_plain.c: launches quantize_plain.cu, once for each direction, and rebase_plain.cu where equal scales are wanted. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "dtype.h"
 #include "format.h"
@@ -27,15 +26,11 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 
 typedef struct state { moii_gpu_kernel kernels[3], *side[2], *rebase; } state; /* row-wise, column-wise */
 
-static void unplan(moi_plan *plan) { free(plan->state); }
-
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_quantize_desc *d = &plan->desc.quantize;
-    state *s = calloc(1, sizeof *s);
-    MOII_REQUIRE(s, MOI_ERR_NOMEM, "quantize plan: no memory");
-    plan->state = s;
-    plan->unplan = unplan;
+    state *s = moii_gpu_state(plan, sizeof *s);
+    if (!s) return MOI_ERR_NOMEM;
     int count = 0;
     for (int side = 0; side < 2; side++) {
         if (!(d->want & 1u << side)) continue;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * quantize_rows_sm90.c: launches quantize_rows_sm90.cu: MXFP8 with one scale for each row, from one read. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "format.h"
 #include "kernels/quantize_rows_sm90_args.h"
@@ -41,8 +40,6 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
-static void unplan(moi_plan *plan) { free(plan->state); }
-
 /* Kernels for rows that are not in whole packets, and for those that are. */
 enum { PIECES, WHOLE, FORMS };
 
@@ -64,10 +61,8 @@ static int64_t eights_of(const moi_quantize_desc *d, int64_t rows, int64_t sms)
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_quantize_desc *d = &plan->desc.quantize;
-    moii_gpu_kernel *k = calloc(FORMS, sizeof *k);
-    MOII_REQUIRE(k, MOI_ERR_NOMEM, "quantize plan: no memory");
-    plan->state = k;
-    plan->unplan = unplan;
+    moii_gpu_kernel *k = moii_gpu_state(plan, FORMS * sizeof *k);
+    if (!k) return MOI_ERR_NOMEM;
     for (int i = 0; i < FORMS; i++) {
         k[i].kernel = &kernel;
         defines_for((shape){ d->in == MOI_BF16, i == WHOLE, packets_of(d) }, k[i].defines);

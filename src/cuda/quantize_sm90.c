@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * quantize_sm90.c: launches quantize_sm90.cu: 8-bit elements, one read for both directions. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "format.h"
 #include "kernels/elem.h"
@@ -75,15 +74,11 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 
 typedef struct state { moii_gpu_kernel kernel; int units, down; bool ragged; } state;
 
-static void unplan(moi_plan *plan) { free(plan->state); }
-
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_quantize_desc *d = &plan->desc.quantize;
-    state *k = calloc(1, sizeof *k);
-    MOII_REQUIRE(k, MOI_ERR_NOMEM, "quantize plan: no memory");
-    plan->state = k;
-    plan->unplan = unplan;
+    state *k = moii_gpu_state(plan, sizeof *k);
+    if (!k) return MOI_ERR_NOMEM;
     shape s = { .bf16 = d->in == MOI_BF16, .rebase = d->rowwise_mx == MOI_MX_PER_128 };
     if (d->want & MOI_WANT_ROWWISE) s.row_kind = moii_tile8_kind(&d->rowwise), s.row_elem = (int)d->rowwise.elem;
     if (d->want & MOI_WANT_COLWISE) s.col_kind = moii_tile8_kind(&d->colwise), s.col_elem = (int)d->colwise.elem;

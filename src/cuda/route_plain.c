@@ -2,7 +2,6 @@
  * route_plain.c: launches route_plain.cu: the tokens, then what is summed over them. */
 #include "route_plain.h"
 
-#include <stdlib.h>
 
 #include "format.h"
 #include "kernels/route_plain_args.h"
@@ -17,14 +16,10 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return moii_gpu_fits(ctx, &moii_route_kernel, why);
 }
 
-static void unplan(moi_plan *plan) { free(plan->state); }
-
 static moi_status plan_it(moi_plan *plan)
 {
-    moii_gpu_kernel *k = calloc(1, sizeof *k);
-    MOII_REQUIRE(k, MOI_ERR_NOMEM, "route plan: no memory");
-    plan->state = k;
-    plan->unplan = unplan;
+    moii_gpu_kernel *k = moii_gpu_state(plan, sizeof *k);
+    if (!k) return MOI_ERR_NOMEM;
     k->kernel = &moii_route_kernel;
     plan->workspace_bytes = moii_round_up(plan->desc.route.experts * (int64_t)sizeof(double), MOII_WORKSPACE_ALIGN);
     return moii_gpu_prepare(plan->ctx, k, 1);

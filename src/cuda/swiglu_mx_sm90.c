@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * swiglu_mx_sm90.c: launches swiglu_mx_sm90.cu: SwiGLU and its gradient from BF16 to blocks of 32, without groups. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "format.h"
 #include "kernels/elem.h"
@@ -51,15 +50,11 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
-static void unplan(moi_plan *plan) { free(plan->state); }
-
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_swiglu_desc *d = &plan->desc.swiglu;
-    moii_gpu_kernel *k = calloc(2, sizeof *k);
-    MOII_REQUIRE(k, MOI_ERR_NOMEM, "swiglu plan: no memory");
-    plan->state = k;
-    plan->unplan = unplan;
+    moii_gpu_kernel *k = moii_gpu_state(plan, 2 * sizeof *k);
+    if (!k) return MOI_ERR_NOMEM;
     const shape s = { .row_elem = d->want & MOI_WANT_ROWWISE ? (int)d->rowwise.elem : 0, .col_elem = d->want & MOI_WANT_COLWISE ? (int)d->colwise.elem : 0 };
     for (int i = 0; i < 2; i++) {
         k[i].kernel = &kernel;

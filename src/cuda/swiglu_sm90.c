@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * swiglu_sm90.c: launches swiglu_sm90.cu: SwiGLU and its gradient with 8-bit results, from one read. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "kernels/elem.h"
 #include "kernels/swiglu_sm90_args.h"
@@ -77,15 +76,11 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return moii_swiglu_sm90_takes(desc, why) && moii_gpu_fits(ctx, &kernel, why);
 }
 
-static void unplan(moi_plan *plan) { free(plan->state); }
-
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_swiglu_desc *d = &plan->desc.swiglu;
-    moii_gpu_kernel *k = calloc(2, sizeof *k);
-    MOII_REQUIRE(k, MOI_ERR_NOMEM, "swiglu plan: no memory");
-    plan->state = k;
-    plan->unplan = unplan;
+    moii_gpu_kernel *k = moii_gpu_state(plan, 2 * sizeof *k);
+    if (!k) return MOI_ERR_NOMEM;
     shape s = { .in = (int)d->in.elem, .wide = moii_format_scale(&d->in) == MOI_F32, .out_bf16 = d->out == MOI_BF16 };
     if (d->want & MOI_WANT_ROWWISE) s.row_kind = moii_tile8_kind(&d->rowwise), s.row_elem = (int)d->rowwise.elem;
     if (d->want & MOI_WANT_COLWISE) s.col_kind = moii_tile8_kind(&d->colwise), s.col_elem = (int)d->colwise.elem;
