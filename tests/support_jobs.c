@@ -21,8 +21,9 @@ static void equal_scales(moit_matrix *x, moi_mx_scales mx)
     if (mx == MOI_MX_FREE) return;
     for (int64_t b = 0; b < x->batch; b++)
         for (int64_t r = 0; r < x->rows; r++)
-            for (int64_t l = 0; l < x->depth; l += 32)
-                moit_matrix_set_scale(x, b, r, l, ldexpf(1.0f, (int)((b * 5 + (mx == MOI_MX_PER_ROW ? r : r * 7 + l / 128)) % 9) - 4));
+            for (int64_t g = 0; g < (x->groups ? x->groups : 1); g++) /* a group's are counted from its beginning */
+                for (int64_t first = x->groups ? x->offsets[g] : 0, l = first; l < (x->groups ? x->offsets[g + 1] : x->depth); l += 32)
+                    moit_matrix_set_scale(x, b, r, l, ldexpf(1.0f, (int)((b * 5 + g * 3 + (mx == MOI_MX_PER_ROW ? r : r * 7 + (l - first) / 128)) % 9) - 4));
     moit_matrix_read(x);
 }
 

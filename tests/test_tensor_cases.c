@@ -147,6 +147,8 @@ static void test_boxes(void **state)
         { M, SQUARES, 0, 0, 768, "BROAD=1" },                 { M, PLAIN, 0, 0, 740, "WAVES=2" },
         { MASKED, SQUARES, 0, 0, 368, "WAVES=2" },            { M, MX(TILED), PER_ROW, 0, 384, "BOXES=2" },
         { M, BLK(COL), 0, 0, 384, "WGS=3" },                  { MASKED, BLK(ROW), 0, 0, 372, "WGS=3" },
+        { K, MX(COL), PER_128, 1090, 512, "QUADS=1" },        { K, MX(ROW), PER_128, 1153, 500, "WGS=3" },
+        { MASKED, MX(COL), PER_128, 0, 368, "QUADS=1" },      { DENSE, MX(COL), PER_128, 1089, 500, "QUADS=1" },
     };
     static const int64_t cuts[] = { 0, 200, 200, 737, 738 }, rows[] = { 0, 600, 600, 1900, 1960 };
     int parts, part = moit_part(&parts), count = 2 * (int)(sizeof cases / sizeof *cases);

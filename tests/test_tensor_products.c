@@ -40,7 +40,7 @@ static void choose(moit_job *j, int grouping, moit_rng *rng)
         if (j->b.order) j->n = (j->n + 7) / 8 * 8;
         j->a.pad = 8 * moit_under(rng, 3), j->b.pad = 8 * moit_under(rng, 3);
     } else j->a.pad = 16 * moit_under(rng, 3), j->b.pad = 16 * moit_under(rng, 3);
-    if (grouping != MOI_GROUP_K && j->a.format.recipe == MOI_RECIPE_MX32) j->mx = (moi_mx_scales)moit_under(rng, 3);
+    if (j->a.format.recipe == MOI_RECIPE_MX32) j->mx = (moi_mx_scales)moit_under(rng, 3);
     if (grouping == MOIT_DENSE && j->a.format.recipe == MOI_RECIPE_MX32 && !moit_under(rng, 16)) /* so many rows are widened by the product itself */
         j->mx = MOI_MX_FREE, j->m = 16384 + moit_under(rng, 300), j->n = 1 + moit_under(rng, 20), j->k = 16 * (1 + moit_under(rng, 40));
     if (!moit_under(rng, 3)) j->sm_limit = 1 + (int32_t)moit_under(rng, 40);

@@ -67,6 +67,7 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
         bool rows = p->mx == MOI_MX_PER_ROW && p->grouping != PRODUCT_DEPTH && !p->gather_rows;
         p->scaling = rows ? SCALING_ROWS : p->mx == MOI_MX_FREE ? SCALING_MX : SCALING_VECTOR;
         p->scale_e8m0 = p->scaling == SCALING_VECTOR;
+        p->scale_quads = p->scale_e8m0 && !p->gather_rows && p->grouping != PRODUCT_ROWS && p->a->layout == MOI_LAYOUT_COL && p->b->layout == MOI_LAYOUT_COL;
         p->widened = p->scaling == SCALING_MX && p->grouping != PRODUCT_MASKED && (p->grouping == PRODUCT_DEPTH || p->m / moii_max(p->groups, 1) >= WIDEN_FROM);
     } else {
         p->scaling = p->b->block == MOI_BLOCK_SQUARE ? SCALING_SQUARE : SCALING_VECTOR;
@@ -98,6 +99,7 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     char bytes[32];
     snprintf(bytes, sizeof bytes, " SHARED_BYTES=%d", moii_tensor_shared(p, t));
     append(defines, bytes);
+    if (p->scale_quads) append(defines, " QUADS=1");
     if (t->wide) append(defines, " WIDE=1");
     if (moii_tile_woven(p, t)) append(defines, " WOVEN=1");
     if (t->few) append(defines, t->few == 2 ? " SHORT=2" : " SHORT=1");

@@ -15,7 +15,7 @@ typedef struct moii_tensor_tile { int wgs, waves, bn, stages, cluster, split, tu
 typedef struct moii_tensor_product {
     int grouping, scaling;          /* PRODUCT_..., SCALING_... */
     const moi_format *a, *b;
-    bool a_turned, b_turned, scale_e8m0, scales_bulk, widened, out_f32, accumulate;
+    bool a_turned, b_turned, scale_e8m0, scales_bulk, scale_quads, widened, out_f32, accumulate;
     moi_mx_scales mx;
     int64_t groups, m, n, k;        /* the largest: m rows of all groups for PRODUCT_ROWS, of each for PRODUCT_MASKED, k of all for PRODUCT_DEPTH */
     int64_t expected;               /* of the ragged dimension, all groups together; 0: the largest */

@@ -220,6 +220,41 @@ MOII_FN float4 four_scales(unsigned int codes)
 /* Stages whose scales are on their way at a time: one by one each would take as long as memory does.  With GATHER the copies of A take longer. */
 #define SCALES_AHEAD (GATHER ? 1 : 4)
 
+#if QUADS
+
+/* A thread has four rows of A, or columns of B, whose codes lie in one word. */
+static_assert(PER_STEP == 1 && (BM + BN) / 4 <= LOADERS, "one word a thread");
+MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r,
+                              announcer *)
+{
+    const int i = (int)threadIdx.x - 32, steps = steps_of(u);
+    const bool of_b = i >= BM / 4, mine = i < (BM + BN) / 4;
+    const scale_walk &w = of_b ? wb : wa;
+    const unsigned int apart = of_b ? a.b_scales.block_stride : a.a_scales.block_stride;
+    const int row = min(w.row + 4 * (of_b ? i - BM / 4 : i), (w.rows - 1) & ~3); /* behind the last, a neighbour */
+    const char *from = w.p + (unsigned long long)u.block * apart + row;
+    unsigned int v[SCALES_AHEAD];
+#pragma unroll
+    for (int k = 0; k < SCALES_AHEAD; k++)
+        if (mine && k < steps) v[k] = __ldg((const unsigned int *)from), from += BLOCK_STEP * apart;
+#pragma unroll 1
+    for (int first = 0; first < steps; first += SCALES_AHEAD) {
+#pragma unroll
+        for (int k = 0; k < SCALES_AHEAD; k++) {
+            const int step = first + k;
+            if (step >= steps) break;
+            barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
+            if (mine) ((float4 *)scales_at(s, r->stage))[i] = four_scales(v[k]); /* B's stand behind A's */
+            if (mine && step + SCALES_AHEAD < steps) v[k] = __ldg((const unsigned int *)from), from += BLOCK_STEP * apart;
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) barrier_arrive(full_barrier(s, r->stage));
+            ring_step(r);
+        }
+    }
+}
+
+#else
+
 /* A thread's rows of A and of B: where the next stage's scales lie, or what they are. */
 typedef struct stage_rows { unsigned int a[A_TURNS], b[B_TURNS]; } stage_rows, stage_codes;
 
@@ -317,6 +352,8 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
         }
     }
 }
+
+#endif
 
 #elif SCALES_STAGED
 

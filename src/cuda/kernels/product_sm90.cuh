@@ -5,6 +5,7 @@
  *   defines   ELEM_A, ELEM_B  PRODUCT_E4M3, PRODUCT_E5M2, or both PRODUCT_BF16;  A_TURNED, B_TURNED  1: BF16 and MN-major
  *             GROUPS PRODUCT_...;  SCALING SCALING_...;  SCALE_E8M0 1: SCALING_VECTOR's scales are bytes, four equal ones per 128
  *             SCALES_BULK 1: FP32 scales of 1x128 blocks lie column by column (MOI_LAYOUT_COL), so that a stage's are one run
+ *             QUADS   1: SCALE_E8M0's lie so: four rows' in one word, and a tile begins with such a four (no PRODUCT_ROWS, no GATHER)
  *             OUT_F32 1: D is FP32, 0: BF16;  ADD 1: D is added to
  *             WGS, WAVES  a tile has BM = 64 WGS WAVES rows: WGS warpgroups, each with WAVES blocks of 64 rows;  BN  columns
  *             WIDE    1: warpgroups lie side by side: a tile has 64 WAVES rows and WGS BN columns
@@ -56,6 +57,9 @@
 #define WIDENS 0
 #endif
 #define PLACED (SCATTER || WEIGHTED)
+#ifndef QUADS
+#define QUADS 0
+#endif
 #ifndef SWIGLU
 #define SWIGLU 0
 #endif
