@@ -64,6 +64,7 @@ typedef struct moi_quantize_desc {
     int64_t batch;                 /* matrices of the same shape, one after the other, in all buffers; default 1 */
     int64_t groups;                /* > 0: rows are cut by args.offsets and column-wise blocks do not cross groups */
     moi_mx_scales rowwise_mx;      /* equal scales of the row-wise result, which must be mx32 with E4M3 and not lenient */
+    moi_mx_scales colwise_mx;      /* of the column-wise one alike, FREE or PER_128; a group's elements are counted from its beginning */
 } moi_quantize_desc;
 #define MOI_QUANTIZE_DESC_INIT { .size = sizeof(moi_quantize_desc), .in = MOI_F32, .want = MOI_WANT_ROWWISE, .batch = 1 }
 
@@ -85,7 +86,8 @@ typedef struct moi_quantize_args {
  *           0x7F for E4M3 and E5M2 and 0 for the others, so that nothing of the block passes for a number.  With
  *           MOI_NONFINITE_LENIENT: NaN does not count for a, Inf counts as the largest finite FP32 for blk128 and gives
  *           E = 254 for mx32; elements are encoded as by moi_encode.
- *           rowwise_mx: then the row-wise result is rebased, as by moi_rebase_run in place with group 128 or 0; its bound holds.
+ *           rowwise_mx, colwise_mx: then that result is rebased, as by moi_rebase_run in place with group 128 or 0 (a ragged group's part of each
+ *           of its rows by itself); its bound holds.  Products whose operands' scales are equal in each 128 run at FP8 speed: see moi_gemm_desc.mx.
  * Shapes    in [rows, cols]; rowwise.data [rows, cols], colwise.data [cols, rows]; scales as moi_scale_bytes says:
  *           row-wise for (rows, cols, 0), column-wise for (cols, rows, groups).
  *           groups > 0: colwise.data [cols, moi_ragged_cols(colwise, rows, groups)], every group at whole blocks: the rows
@@ -97,7 +99,7 @@ typedef struct moi_quantize_args {
  * Speed     GPU, many rows of 8-bit elements: colwise.ld a multiple of 256, but not of 4096, takes 2 % less time than a power of two.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED.
  * Promise   P:quantize.bits  every row gives the same bits.  P:quantize.once  both results come from one read of `in`.
- *           P:quantize.rebase  those of rowwise_mx are the bits of quantising, then rebasing.
+ *           P:quantize.rebase  those of rowwise_mx and colwise_mx are the bits of quantising, then rebasing.
  * Source    OCP Microscaling Formats v1.0; arXiv:2506.08027; DeepSeek-V3 report, arXiv:2412.19437, section 3.3. */
 MOI_API moi_status moi_quantize_plan_create(moi_plan **out, moi_ctx *ctx, const moi_quantize_desc *desc);
 MOI_API moi_status moi_quantize_run(const moi_plan *plan, const moi_quantize_args *args, void *workspace,
@@ -235,6 +237,7 @@ typedef struct moi_ggemm_desc {
     bool weighted;       /* GROUP_M: args.row_weight multiplies the rows of the product */
     bool swiglu;         /* GROUP_M: the product is gate and up, n = 2 f columns; what moi_swiglu_run makes of it is wanted, not itself */
     moi_format rowwise;  /* of that, if swiglu: as moi_swiglu_desc's, in vectors */
+    moi_mx_scales rowwise_mx; /* as moi_swiglu_desc's */
 } moi_ggemm_desc;
 #define MOI_GGEMM_DESC_INIT { .size = sizeof(moi_ggemm_desc), .out = MOI_F32 }
 

@@ -107,6 +107,7 @@ typedef struct moi_swiglu_desc {
     uint32_t want;               /* MOI_WANT_ROWWISE | MOI_WANT_COLWISE, 0: only the plain result */
     int64_t max_rows, width;     /* f */
     int64_t groups;              /* as moi_quantize_desc */
+    moi_mx_scales rowwise_mx, colwise_mx; /* as moi_quantize_desc, FREE or PER_128 */
 } moi_swiglu_desc;
 #define MOI_SWIGLU_DESC_INIT { .size = sizeof(moi_swiglu_desc), .out = MOI_F32 }
 

@@ -54,6 +54,8 @@ static void job_open(job *j, const char *row, int c, moit_rng *rng)
     const int64_t *size = sizes[c % 4];
     d.row = row, d.a = pairs[c % PAIRS].a, d.b = pairs[c % PAIRS].b, d.out = moit_below(rng, 4) ? MOI_BF16 : MOI_F32, d.groups = GROUPS;
     d.n = columns[moit_below(rng, 6)], d.k = depths[moit_below(rng, 5)], d.swiglu = true, d.rowwise = results[moit_below(rng, RESULTS)];
+    bool equal = d.rowwise.recipe == MOI_RECIPE_MX32 && d.rowwise.elem == MOI_E4M3 && !(d.rowwise.flags & MOI_NONFINITE_LENIENT);
+    if (equal && moit_below(rng, 2)) d.rowwise_mx = MOI_MX_PER_128;
     for (int g = 0; g < GROUPS; g++) j->offsets[g + 1] = j->offsets[g] + size[g];
     j->rows = j->offsets[GROUPS] + size[GROUPS], d.max_rows = j->rows + 5;
     if (moit_below(rng, 2) && d.a.layout != MOI_LAYOUT_TILED) { /* gathered */
@@ -108,7 +110,7 @@ static moi_result wanted(const job *j)
                 moi_encode(d->out, product + r * line, c, (float)sum);
             }
     moi_swiglu_desc s = { .size = sizeof s, .row = "swiglu_ref", .in = d->out == MOI_F32 ? MOI_FORMAT_F32 : MOI_FORMAT_BF16, .out = d->out,
-                          .rowwise = d->rowwise, .want = MOI_WANT_ROWWISE, .max_rows = j->rows, .width = f };
+                          .rowwise = d->rowwise, .want = MOI_WANT_ROWWISE, .max_rows = j->rows, .width = f, .rowwise_mx = d->rowwise_mx };
     moi_plan *plan;
     moit_ok(moi_swiglu_plan_create(&plan, moit_ctx(0), &s));
     void *w = moit_workspace(plan);
@@ -183,6 +185,10 @@ static void test_errors(void **state)
     moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &x), MOI_ERR_ARG, "swiglu needs grouping GROUP_M");
     x = ok, x.rowwise = MOI_FORMAT_BLK128_WEIGHT;
     moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &x), MOI_ERR_ARG, "rowwise.block must be VECTOR");
+    x = ok, x.rowwise_mx = MOI_MX_PER_ROW;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &x), MOI_ERR_ARG, "ggemm plan: rowwise_mx must be 0 (free) or 1 (per 128), got 2");
+    x = ok, x.rowwise_mx = MOI_MX_PER_128, x.swiglu = false;
+    moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &x), MOI_ERR_ARG, "rowwise_mx must be 0 (free) where that result is not wanted, got 1");
     x = ok, x.rowwise.elem = MOI_F32;
     moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &x), MOI_ERR_ARG, "ggemm plan: rowwise");
     for (int i = 0; moit_row("ggemm", i); i++) {

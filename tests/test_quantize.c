@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_quantize.c: the quantiser.  The reference is compared with the definition, value by value; every other row with
  * the reference, byte by byte. */
-#include "support_gpu.h"
+#include "support_quantize.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,114 +10,25 @@
 #include "dtype.h"
 #include "format.h"
 
-/* One quantisation: what goes in, and the buffers that come out. */
-typedef struct fixture {
-    moi_dtype in;
-    moi_format f[2]; /* row-wise, column-wise */
-    uint32_t want;
-    int64_t rows, cols, batch, groups, pad; /* pad: elements between the rows of every buffer, in 4-element steps */
-    const int64_t *offsets;
-    moi_mx_scales mx;
-    void *x, *data[2], *scale[2];
-    int64_t data_bytes[2], scale_bytes[2];
-} fixture;
+/* ---- the definition, element by element ---- */
 
-static int64_t stored_rows(const fixture *t, int side) { return side ? t->cols : t->rows; }
-static int64_t side_cols(const fixture *t, int side) { return side ? t->rows : t->cols; }
-static int64_t stored_cols(const fixture *t, int side) { return side ? moi_ragged_cols(&t->f[1], t->rows, t->groups) : t->cols; }
-static int64_t ld_of(const fixture *t, int side) { return t->pad ? (stored_cols(t, side) + 4 * t->pad) / 4 * 4 : 0; }
-static int64_t row_bytes(const fixture *t, int side)
-{
-    return moi_row_bytes(t->f[side].elem, ld_of(t, side) ? ld_of(t, side) : stored_cols(t, side));
-}
-
-static void make_outputs(fixture *t)
-{
-    for (int side = 0; side < 2; side++) {
-        t->data[side] = t->scale[side] = NULL;
-        if (!(t->want & 1u << side)) continue;
-        t->data_bytes[side] = t->batch * stored_rows(t, side) * row_bytes(t, side);
-        t->scale_bytes[side] = t->batch * moi_scale_bytes(&t->f[side], stored_rows(t, side), side_cols(t, side), side ? t->groups : 0);
-        t->data[side] = moit_alloc(t->data_bytes[side]);
-        t->scale[side] = moit_alloc(t->scale_bytes[side]);
-        memset(t->data[side], 0x5A, (size_t)t->data_bytes[side]);
-        memset(t->scale[side], 0x5A, (size_t)t->scale_bytes[side]);
-    }
-}
-
-static void free_outputs(fixture *t)
-{
-    for (int side = 0; side < 2; side++) moit_free(t->data[side]), moit_free(t->scale[side]);
-}
-
-/* False where the row, which is not the CPU's, declines the case: that is its right, and test_eight_bits sees that it takes some. */
-static bool quantize(const fixture *t, const char *row)
-{
-    moi_quantize_desc d = MOI_QUANTIZE_DESC_INIT;
-    d.row = row, d.in = t->in, d.rowwise = t->f[0], d.colwise = t->f[1], d.want = t->want;
-    d.max_rows = t->rows + 3, d.cols = t->cols, d.batch = t->batch, d.groups = t->groups, d.rowwise_mx = t->mx;
-    moi_plan *plan;
-    moit_mem m = moit_mem_of(row);
-    moi_status status = moi_quantize_plan_create(&plan, m.ctx, &d);
-    if (status == MOI_ERR_UNSUPPORTED && m.gpu) return false;
-    moit_ok(status);
-    void *ws = moit_mem_workspace(&m, plan);
-    int64_t in_ld = t->pad ? t->cols + 4 * t->pad : 0, in_bytes = moi_row_bytes(t->in, t->batch * t->rows * (in_ld ? in_ld : t->cols));
-    moi_quantize_args a = { .size = sizeof a, .rows = t->rows, .in = { moit_in(&m, t->x, in_bytes), NULL, in_ld } };
-    a.rowwise = (moi_result){ moit_out(&m, t->data[0], t->data_bytes[0]), moit_out(&m, t->scale[0], t->scale_bytes[0]), ld_of(t, 0) };
-    a.colwise = (moi_result){ moit_out(&m, t->data[1], t->data_bytes[1]), moit_out(&m, t->scale[1], t->scale_bytes[1]), ld_of(t, 1) };
-    a.offsets = moit_in(&m, t->offsets, (t->groups + 1) * 8);
-    moit_mem_run(&m, moi_quantize_run(plan, &a, ws, moi_plan_workspace_bytes(plan), m.stream));
-    moit_mem_done(&m);
-    if (!m.gpu) moit_free(ws);
-    moi_plan_free(plan);
-    return true;
-}
-
-static void make_input(fixture *t, uint64_t salt, int nonfinite)
-{
-    int64_t ld = t->pad ? t->cols + 4 * t->pad : t->cols, n = t->batch * t->rows * ld;
-    float *x = malloc((size_t)(n + 1) * sizeof *x);
-    moit_rng rng = moit_seed("quantize", salt);
-    moit_fill_nasty(&rng, x, n, nonfinite);
-    t->x = moit_alloc(moi_row_bytes(t->in, n));
-    for (int64_t i = 0; i < n; i++) moi_encode(t->in, t->x, i, x[i]);
-    free(x);
-}
-
-static float input_at(const fixture *t, int64_t batch, int64_t r, int64_t c)
+static float input_at(const moit_quant *t, int64_t batch, int64_t r, int64_t c)
 {
     int64_t ld = t->pad ? t->cols + 4 * t->pad : t->cols;
     return moi_decode(t->in, t->x, (batch * t->rows + r) * ld + c);
 }
 
 /* Value (r, c) of a side as stored. */
-static float value_at(const fixture *t, int side, int64_t batch, int64_t r, int64_t c)
+static float value_at(const moit_quant *t, int side, int64_t batch, int64_t r, int64_t c)
 {
     return side ? input_at(t, batch, c, r) : input_at(t, batch, r, c);
 }
 
-static void same(const fixture *a, const fixture *b, int side, const char *what)
-{
-    for (int64_t i = 0; i < a->data_bytes[side]; i++)
-        if (((unsigned char *)a->data[side])[i] != ((unsigned char *)b->data[side])[i])
-            fail_msg("%s: %s %lld x %lld, side %d, %s %s: data byte %lld", what, moi_dtype_name(a->in), (long long)a->rows,
-                     (long long)a->cols, side, moi_recipe_name(a->f[side].recipe), moi_dtype_name(a->f[side].elem), (long long)i);
-    for (int64_t i = 0; i < a->scale_bytes[side]; i++)
-        if (((unsigned char *)a->scale[side])[i] != ((unsigned char *)b->scale[side])[i])
-            fail_msg("%s: %s %lld x %lld, side %d, %s %s, layout %s, flags %u, ld +%lld, want %u: scale byte %lld is %02x, want %02x", what,
-                     moi_dtype_name(a->in), (long long)a->rows, (long long)a->cols, side, moi_recipe_name(a->f[side].recipe), moi_dtype_name(a->f[side].elem),
-                     moi_layout_name(a->f[side].layout), a->f[side].flags, (long long)a->pad, a->want, (long long)i, ((unsigned char *)b->scale[side])[i],
-                     ((unsigned char *)a->scale[side])[i]);
-}
-
-/* ---- the definition, element by element ---- */
-
 typedef struct box { int64_t r0, r1, c0, c1, srow, sblock; } box; /* a block and its scale's place */
 
-static int box_of(const fixture *t, int side, int64_t r, int64_t c, box *b)
+static int box_of(const moit_quant *t, int side, int64_t r, int64_t c, box *b)
 {
-    int64_t w = moi_format_block(&t->f[side]), g = 0, start = 0, end = side_cols(t, side);
+    int64_t w = moi_format_block(&t->f[side]), g = 0, start = 0, end = moit_quant_cols(t, side);
     if (side && t->groups) {
         while (g < t->groups && c >= t->offsets[g + 1]) g++;
         if (g == t->groups) return 0;
@@ -127,13 +38,13 @@ static int box_of(const fixture *t, int side, int64_t r, int64_t c, box *b)
     *b = (box){ r, r + 1, start + k * w, start + k * w + w, r, start / w + g + k };
     if (t->f[side].block == MOI_BLOCK_SQUARE && t->f[side].recipe == MOI_RECIPE_BLK128)
         b->r0 = r / 128 * 128, b->r1 = b->r0 + 128, b->srow = r / 128;
-    if (b->r1 > stored_rows(t, side)) b->r1 = stored_rows(t, side);
+    if (b->r1 > moit_quant_rows(t, side)) b->r1 = moit_quant_rows(t, side);
     if (b->c1 > end) b->c1 = end;
     return 1;
 }
 
 /* The scale (as a value, NAN if poisoned) of a block, in real arithmetic. */
-static double expected_scale(const fixture *t, int side, int64_t batch, const box *b)
+static double expected_scale(const moit_quant *t, int side, int64_t batch, const box *b)
 {
     const moi_format *f = &t->f[side];
     int lenient = (f->flags & MOI_NONFINITE_LENIENT) != 0, mx = f->recipe == MOI_RECIPE_MX32;
@@ -161,16 +72,16 @@ static unsigned int expected_code(const moi_format *f, double scale, float v)
     return moii_code_encode(f->elem, (float)((double)v / scale)); /* exact, but for what rounds to zero anyway */
 }
 
-static void check_definition(const fixture *t, int side)
+static void check_definition(const moit_quant *t, int side)
 {
     const moi_format *f = &t->f[side];
-    int64_t rows = stored_rows(t, side), cols = side_cols(t, side), srows = moii_scale_rows(f, rows);
+    int64_t rows = moit_quant_rows(t, side), cols = moit_quant_cols(t, side), srows = moii_scale_rows(f, rows);
     int64_t blocks = moi_scale_blocks(f, cols, side ? t->groups : 0), bits = moi_dtype_bits(f->elem);
     struct { int64_t batch; box b; double scale; } known[32] = { { 0 } }; /* by block: the last one computed */
     for (int64_t i = 0; i < t->batch; i++)
         for (int64_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < cols; c++) {
-                char *row = (char *)t->data[side] + (i * rows + r) * row_bytes(t, side);
+                char *row = (char *)t->data[side] + (i * rows + r) * moit_quant_row_bytes(t, side);
                 box b;
                 if (!moi_format_block(f)) {
                     assert_int_equal(moii_code_load((int)bits, row, c), moii_code_encode(f->elem, value_at(t, side, i, r, c)));
@@ -194,11 +105,11 @@ static void check_definition(const fixture *t, int side)
 }
 
 /* Codes that no group owns, of a group's last block or of blocks between and behind the groups, are 0. */
-static void check_unowned(const fixture *t)
+static void check_unowned(const moit_quant *t)
 {
-    int64_t width = moi_format_block(&t->f[1]), stored = stored_cols(t, 1);
+    int64_t width = moi_format_block(&t->f[1]), stored = moit_quant_stored(t, 1);
     for (int64_t r = 0; r < t->cols; r++) {
-        const unsigned char *row = (const unsigned char *)t->data[1] + r * row_bytes(t, 1);
+        const unsigned char *row = (const unsigned char *)t->data[1] + r * moit_quant_row_bytes(t, 1);
         for (int64_t c = 0, g = -1; c < stored; c++) {
             while (g + 1 < t->groups && c >= width * (t->offsets[g + 1] / width + g + 1)) g++;
             if (g < 0 || c >= width * (t->offsets[g] / width + g) + t->offsets[g + 1] - t->offsets[g]) assert_int_equal(row[c], 0);
@@ -227,29 +138,6 @@ static int make_formats(moi_format *out)
     return n;
 }
 
-/* Every row that takes the fixture gives what the reference has given; its buffers go.  ran, if wanted: counts of 16 rows. */
-static void rows_agree(fixture *ref, int *ran)
-{
-    for (int r = 0; r < 16 && moit_any_row("quantize", r); r++) {
-        fixture out = *ref;
-        make_outputs(&out);
-        if (quantize(&out, moit_any_row("quantize", r))) {
-            if (ran) ran[r]++;
-            for (int side = 0; side < 2; side++)
-                if (ref->want & 1u << side) same(ref, &out, side, moit_any_row("quantize", r));
-        }
-        free_outputs(&out);
-    }
-    free_outputs(ref), moit_free(ref->x);
-}
-
-static void all_rows_agree(fixture *ref, int *ran)
-{
-    make_outputs(ref);
-    quantize(ref, "quantize_ref");
-    rows_agree(ref, ran);
-}
-
 static const moi_dtype inputs[] = { MOI_F32, MOI_BF16, MOI_F16 };
 static const int64_t shapes[][2] = { { 1, 1 }, { 33, 31 }, { 0, 7 }, { 5, 160 }, { 7, 0 }, { 130, 65 }, { 32, 33 }, { 64, 96 }, { 129, 257 }, { 20, 545 } };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
@@ -266,13 +154,13 @@ static void test_formats(void **state)
         for (int i = 0; i < 3; i++, salt++) {
             if (!moit_picked(salt)) continue;
             const int64_t *shape = shapes[salt % SHAPES];
-            fixture ref = { .in = inputs[i], .f = { formats[k], formats[(k + 7 * i + 3) % n] }, .want = 3, .rows = shape[0],
+            moit_quant ref = { .in = inputs[i], .f = { formats[k], formats[(k + 7 * i + 3) % n] }, .want = 3, .rows = shape[0],
                             .cols = shape[1], .batch = 1 + (int64_t)(salt % 2), .pad = (int64_t)(salt % 3) };
-            make_input(&ref, salt, salt % 4 == 1);
-            make_outputs(&ref);
-            quantize(&ref, "quantize_ref");
+            moit_quant_input(&ref, salt, salt % 4 == 1);
+            moit_quant_outputs(&ref);
+            moit_quant_run(&ref, "quantize_ref");
             for (int side = 0; side < 2; side++) check_definition(&ref, side);
-            rows_agree(&ref, NULL);
+            moit_quant_rows_agree(&ref, NULL);
         }
 }
 
@@ -286,30 +174,30 @@ static void test_directions(void **state)
         for (int k = 0; k < n; k += 3) {
             if (!moit_picked((uint64_t)k / 3)) continue;
             const int64_t *shape = shapes[(k + r) % SHAPES];
-            fixture both = { .in = inputs[k % 3], .f = { formats[k], formats[k] }, .want = 3, .rows = shape[0], .cols = shape[1], .batch = 1 };
-            make_input(&both, (uint64_t)k, 1);
-            make_outputs(&both);
-            bool takes = quantize(&both, moit_any_row("quantize", r));
+            moit_quant both = { .in = inputs[k % 3], .f = { formats[k], formats[k] }, .want = 3, .rows = shape[0], .cols = shape[1], .batch = 1 };
+            moit_quant_input(&both, (uint64_t)k, 1);
+            moit_quant_outputs(&both);
+            bool takes = moit_quant_run(&both, moit_any_row("quantize", r));
             for (int side = 0; takes && side < 2; side++) {
-                fixture one = both;
+                moit_quant one = both;
                 one.want = 1u << side;
-                make_outputs(&one);
-                if (quantize(&one, moit_any_row("quantize", r))) same(&both, &one, side, "one direction");
-                free_outputs(&one);
+                moit_quant_outputs(&one);
+                if (moit_quant_run(&one, moit_any_row("quantize", r))) moit_quant_same(&both, &one, side, "one direction");
+                moit_quant_free(&one);
             }
-            fixture turned = both;
+            moit_quant turned = both;
             turned.rows = both.cols, turned.cols = both.rows, turned.want = 1;
             turned.x = moit_alloc(moi_row_bytes(both.in, both.rows * both.cols));
             for (int64_t i = 0; i < both.rows; i++)
                 for (int64_t c = 0; c < both.cols; c++)
                     moii_code_store(moi_dtype_bits(both.in), turned.x, c * both.rows + i,
                                     moii_code_load(moi_dtype_bits(both.in), both.x, i * both.cols + c));
-            make_outputs(&turned);
-            takes = takes && quantize(&turned, moit_any_row("quantize", r));
+            moit_quant_outputs(&turned);
+            takes = takes && moit_quant_run(&turned, moit_any_row("quantize", r));
             assert_int_equal(turned.data_bytes[0], both.data_bytes[1]);
             if (takes && turned.data_bytes[0]) assert_memory_equal(turned.data[0], both.data[1], (size_t)turned.data_bytes[0]);
             if (takes && turned.scale_bytes[0]) assert_memory_equal(turned.scale[0], both.scale[1], (size_t)turned.scale_bytes[0]);
-            free_outputs(&turned), free_outputs(&both);
+            moit_quant_free(&turned), moit_quant_free(&both);
             moit_free(turned.x), moit_free(both.x);
         }
 }
@@ -327,18 +215,18 @@ static void test_groups(void **state)
         int which = k % 5;
         f[which].layout = which % 2 ? MOI_LAYOUT_COL : MOI_LAYOUT_ROW;
         if (which < 2) f[which].elem = elements[k / 5 % 3];
-        fixture ref = { .in = inputs[k / 5 % 3], .f = { k % 2 ? MOI_FORMAT_BLK128_WEIGHT : MOI_FORMAT_MXFP4, f[which] }, .want = k % 4 ? 3 : 2,
+        moit_quant ref = { .in = inputs[k / 5 % 3], .f = { k % 2 ? MOI_FORMAT_BLK128_WEIGHT : MOI_FORMAT_MXFP4, f[which] }, .want = k % 4 ? 3 : 2,
                         .rows = cuts[k / 15][8] ? 300 : k % 2, .cols = 70, .batch = 1, .groups = 8, .offsets = cuts[k / 15], .pad = k % 2 };
-        make_input(&ref, (uint64_t)k, k % 3 == 0);
-        make_outputs(&ref);
-        quantize(&ref, "quantize_ref");
+        moit_quant_input(&ref, (uint64_t)k, k % 3 == 0);
+        moit_quant_outputs(&ref);
+        moit_quant_run(&ref, "quantize_ref");
         if (which < 4) check_definition(&ref, 1), check_unowned(&ref);
         if (ref.want & 1) check_definition(&ref, 0);
-        rows_agree(&ref, NULL);
+        moit_quant_rows_agree(&ref, NULL);
     }
 }
 
-static const char only_rebased[] = "quantize_rows_sm90"; /* a row with no other results: test_rebased */
+static const char only_rebased[] = "quantize_rows_sm90"; /* a row with no other results: test_quantize_equal */
 
 /* What training and inference use most, and fast rows specialise in: 8-bit floats from F32 and BF16, either direction or both, whole
  * and in groups, in shapes around the sizes that tiles have. */
@@ -355,12 +243,12 @@ static void test_eight_bits(void **state)
     for (int k = 0; k < 4 * kept; k++) {
         if (!moit_picked((uint64_t)k)) continue;
         const int64_t *size = sizes[k % 9];
-        fixture ref = { .in = k % 2 ? MOI_F32 : MOI_BF16, .f = { formats[k % kept], formats[(3 * k + k / kept) % kept] }, .want = 1 + (uint32_t)(k / 2 % 3),
+        moit_quant ref = { .in = k % 2 ? MOI_F32 : MOI_BF16, .f = { formats[k % kept], formats[(3 * k + k / kept) % kept] }, .want = 1 + (uint32_t)(k / 2 % 3),
                         .rows = size[0], .cols = size[1], .batch = k % 5 == 4 ? 2 : 1, .pad = k % 7 == 6 };
         bool cut = ref.f[1].block == MOI_BLOCK_VECTOR && ref.f[1].layout != MOI_LAYOUT_TILED && k % 9 < 4 && k % 3;
         if (cut) ref.batch = 1, ref.groups = 5, ref.offsets = cuts[k % 9];
-        make_input(&ref, (uint64_t)k + 1000, k % 4 >= 2);
-        all_rows_agree(&ref, ran);
+        moit_quant_input(&ref, (uint64_t)k + 1000, k % 4 >= 2);
+        moit_quant_all_agree(&ref, ran);
     }
     const char *row;
     for (int r = 0; r < 16 && moit_picked(1) && (row = moit_any_row("quantize", r)); r++)
@@ -377,10 +265,10 @@ static void test_long_groups(void **state)
         if (!moit_picked((uint64_t)k)) continue;
         moi_format f = formats[k / 3];
         f.layout = k % 2 ? MOI_LAYOUT_COL : MOI_LAYOUT_ROW;
-        fixture ref = { .in = MOI_BF16, .f = { f, f }, .want = k % 3 ? 3 : 2, .rows = k % 3 == 2 ? 1616 : 1600, .cols = 3584, .batch = 1, .groups = 5,
+        moit_quant ref = { .in = MOI_BF16, .f = { f, f }, .want = k % 3 ? 3 : 2, .rows = k % 3 == 2 ? 1616 : 1600, .cols = 3584, .batch = 1, .groups = 5,
                         .offsets = cuts[k % 3] };
-        make_input(&ref, (uint64_t)k + 2000, k % 2);
-        all_rows_agree(&ref, NULL);
+        moit_quant_input(&ref, (uint64_t)k + 2000, k % 2);
+        moit_quant_all_agree(&ref, NULL);
     }
 }
 
@@ -396,15 +284,15 @@ static void test_wide(void **state)
         moi_format f = formats[k >= 12];
         f.layout = layouts[k / 12 ? 1 + k % 2 : k % 3];
         if (k % 8 == 7) f.elem = MOI_E5M2;
-        fixture ref = { .in = MOI_BF16, .f = { f, f }, .want = k / 4 % 3 ? 3 : 2, .rows = sizes[k % 4][0], .cols = sizes[k % 4][1], .batch = 1,
+        moit_quant ref = { .in = MOI_BF16, .f = { f, f }, .want = k / 4 % 3 ? 3 : 2, .rows = sizes[k % 4][0], .cols = sizes[k % 4][1], .batch = 1,
                         .pad = k % 5 == 4 };
         for (int side = 0; side < 2 && k >= 24; side++) { /* blocks of 128 both ways: a last strip of any length, sides that differ */
             const uint32_t mixed = (uint32_t)k * 2654435761u >> (20 + side);
             ref.want = 3, ref.rows = ends[k / 3 % 10], ref.f[side].flags = mixed & 16 ? MOI_SCALE_POW2 : 0;
             ref.f[side].elem = mixed & 1 ? MOI_E5M2 : MOI_E4M3, ref.f[side].layout = mixed & 4 ? MOI_LAYOUT_COL : MOI_LAYOUT_ROW;
         }
-        make_input(&ref, (uint64_t)k + 3000, k % 2);
-        all_rows_agree(&ref, NULL);
+        moit_quant_input(&ref, (uint64_t)k + 3000, k % 2);
+        moit_quant_all_agree(&ref, NULL);
     }
 }
 
@@ -414,13 +302,13 @@ static void test_unowned(void **state)
     (void)state;
     static const int64_t offsets[] = { 0, 1, 1, 40 };
     for (int r = 0; moit_any_row("quantize", r); r++) {
-        fixture t = { .in = MOI_F32, .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = 2, .rows = 100, .cols = 2, .batch = 1,
+        moit_quant t = { .in = MOI_F32, .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = 2, .rows = 100, .cols = 2, .batch = 1,
                       .groups = 3, .offsets = offsets };
-        make_input(&t, 1, 0);
+        moit_quant_input(&t, 1, 0);
         for (int64_t i = 0; i < 200; i++) ((float *)t.x)[i] = 1.0f;
-        make_outputs(&t);
-        if (!quantize(&t, moit_any_row("quantize", r))) {
-            free_outputs(&t), moit_free(t.x);
+        moit_quant_outputs(&t);
+        if (!moit_quant_run(&t, moit_any_row("quantize", r))) {
+            moit_quant_free(&t), moit_free(t.x);
             continue;
         }
         static const unsigned char want[] = { 119, 0, 119, 119, 0, 0, 119, 0, 119, 119, 0, 0 }; /* groups own blocks 0; 1..; 2 and 3 */
@@ -431,81 +319,29 @@ static void test_unowned(void **state)
             int at = i % (6 * 32), owned = at == 0 || (at >= 64 && at < 64 + 39);
             assert_int_equal(((unsigned char *)t.data[1])[i], owned ? 0x78 : 0);
         }
-        free_outputs(&t);
+        moit_quant_free(&t);
         moit_free(t.x);
     }
-}
-
-/* What the fixture's row-wise result, of equal scales, must be: quantised without, then rebased. */
-static void expect_rebased(const fixture *t, fixture *want)
-{
-    *want = *t;
-    want->mx = MOI_MX_FREE;
-    make_outputs(want);
-    quantize(want, "quantize_ref");
-    moi_rebase_desc d = MOI_REBASE_DESC_INIT;
-    d.row = "rebase_ref", d.format = t->f[0], d.group = t->mx == MOI_MX_PER_128 ? 128 : 0, d.max_rows = t->rows, d.cols = t->cols;
-    moi_plan *plan;
-    moit_ok(moi_rebase_plan_create(&plan, moit_ctx(0), &d));
-    for (int64_t i = 0; i < t->batch; i++) {
-        moi_result out = { (char *)want->data[0] + i * t->rows * row_bytes(t, 0), (char *)want->scale[0] + i * want->scale_bytes[0] / t->batch, ld_of(t, 0) };
-        moi_rebase_args a = { .size = sizeof a, .rows = t->rows, .in = { out.data, out.scale, out.ld }, .out = out };
-        moit_ok(moi_rebase_run(plan, &a, NULL, 0, NULL));
-    }
-    moi_plan_free(plan);
-}
-
-/* P:quantize.rebase */
-static void test_rebased(void **state)
-{
-    (void)state;
-    static const int64_t sizes[][2] = { { 3, 256 }, { 128, 128 }, { 130, 1088 }, { 1, 1 }, { 260, 256 }, { 16, 7168 }, { 0, 64 }, { 5, 0 }, { 140, 2100 } };
-    static const int64_t cuts[] = { 0, 1, 1, 60, 130, 130 };
-    int ran[16] = { 0 };
-    for (int k = 0; k <= 9 * 2 * 3 * 4; k++) {
-        if (!moit_picked((uint64_t)k)) continue;
-        fixture t = { .in = inputs[k % 3], .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = k % 4 == 3 ? 3 : 1, .rows = sizes[k % 9][0],
-                      .cols = sizes[k % 9][1], .batch = k % 5 == 4 && sizes[k % 9][0] % 16 == 0 ? 2 : 1, .pad = k % 7 == 6 ? 3 : 0 };
-        t.mx = (moi_mx_scales)(1 + k / 9 % 2);
-        t.f[0].layout = (moi_layout)(k / 18 % 3), t.f[0].round = (moi_round)(k / 54 % 4);
-        if (k == 9 * 2 * 3 * 4) t.in = MOI_BF16, t.rows = 53000, t.cols = 72, t.mx = MOI_MX_PER_ROW; /* so many rows that a GPU takes another way */
-        if (t.want == 3 && t.rows >= 130 && t.batch == 1) t.groups = 5, t.offsets = cuts;
-        make_input(&t, (uint64_t)k + 3000, k % 4 == 1 || k % 8 == 7);
-        fixture want, out;
-        expect_rebased(&t, &want);
-        for (int r = 0; moit_any_row("quantize", r); r++) {
-            out = t;
-            make_outputs(&out);
-            bool takes = quantize(&out, moit_any_row("quantize", r));
-            for (int side = 0; takes && side < 2; side++)
-                if (t.want & 1u << side) same(&want, &out, side, moit_any_row("quantize", r));
-            ran[r] += takes;
-            free_outputs(&out);
-        }
-        free_outputs(&want), moit_free(t.x);
-    }
-    for (int r = 0; r < 16 && moit_picked(1) && moit_any_row("quantize", r); r++)
-        if (ran[r] == 0) fail_msg("%s takes none of the cases", moit_any_row("quantize", r));
 }
 
 /* One block of 32 whose last value is `last`, everything else 0. */
 static void golden(const char *row, uint32_t flags, moi_dtype elem, float last, unsigned int scale, unsigned int code, unsigned int rest)
 {
-    fixture t = { .in = MOI_F32, .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = 1, .rows = 1, .cols = 32, .batch = 1 };
+    moit_quant t = { .in = MOI_F32, .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = 1, .rows = 1, .cols = 32, .batch = 1 };
     t.f[0].flags = flags, t.f[0].elem = elem;
-    make_input(&t, 0, 0);
+    moit_quant_input(&t, 0, 0);
     memset(t.x, 0, 32 * 4);
     ((float *)t.x)[31] = last;
-    make_outputs(&t);
-    if (!quantize(&t, row)) {
-        free_outputs(&t), moit_free(t.x);
+    moit_quant_outputs(&t);
+    if (!moit_quant_run(&t, row)) {
+        moit_quant_free(&t), moit_free(t.x);
         return;
     }
     int bits = moi_dtype_bits(elem);
     assert_int_equal(*(unsigned char *)t.scale[0], scale);
     assert_int_equal(moii_code_load(bits, t.data[0], 31), code);
     for (int i = 0; i < 31; i++) assert_int_equal(moii_code_load(bits, t.data[0], i), rest);
-    free_outputs(&t);
+    moit_quant_free(&t);
     moit_free(t.x);
 }
 
@@ -543,7 +379,7 @@ static void test_errors(void **state)
     moi_plan *plan;
     moi_ctx *ctx = moit_ctx(0);
     good.rowwise = good.colwise = MOI_FORMAT_MXFP8, good.want = 3, good.max_rows = 64, good.cols = 32;
-    struct { moi_status status; const char *text; moi_quantize_desc d; } bad[17];
+    struct { moi_status status; const char *text; moi_quantize_desc d; } bad[19];
     int n = 0;
 #define BAD(s, t, ...) do { d = good; __VA_ARGS__; bad[n].status = s, bad[n].text = t, bad[n++].d = d; } while (0)
     BAD(MOI_ERR_ARG, "in must be f32, bf16 or f16, got e4m3", d.in = MOI_E4M3);
@@ -560,7 +396,10 @@ static void test_errors(void **state)
     BAD(MOI_ERR_ARG, "groups need layout row or col, got tiled", d.groups = 1, d.colwise.layout = MOI_LAYOUT_TILED);
     BAD(MOI_ERR_ARG, "groups need vector blocks", d.groups = 1, d.colwise = MOI_FORMAT_BLK128_WEIGHT);
     BAD(MOI_ERR_ARG, "rowwise_mx must be 0 (free)", d.rowwise_mx = (moi_mx_scales)3);
-    BAD(MOI_ERR_ARG, "rowwise_mx needs want with ROWWISE (1), got 2", d.rowwise_mx = MOI_MX_PER_ROW, d.want = 2);
+    BAD(MOI_ERR_ARG, "rowwise_mx must be 0 (free) where that result is not wanted, got 2", d.rowwise_mx = MOI_MX_PER_ROW, d.want = 2);
+    BAD(MOI_ERR_ARG, "colwise_mx must be 0 (free) or 1 (per 128), got 2", d.colwise_mx = MOI_MX_PER_ROW);
+    BAD(MOI_ERR_ARG, "colwise_mx needs mx32 with e4m3 and not lenient, got mx32 with e4m3 and flags 2", d.colwise_mx = MOI_MX_PER_128,
+        d.colwise.flags = MOI_NONFINITE_LENIENT);
     BAD(MOI_ERR_ARG, "got mx32 with e5m2 and flags 0", d.rowwise_mx = MOI_MX_PER_128, d.rowwise.elem = MOI_E5M2);
     for (int i = 0; i < n; i++) moit_refused(moi_quantize_plan_create(&plan, ctx, &bad[i].d), bad[i].status, bad[i].text);
     moit_refused(moi_quantize_plan_create(NULL, ctx, &good), MOI_ERR_ARG, "out is NULL");
@@ -594,7 +433,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden), cmocka_unit_test(test_formats), cmocka_unit_test(test_directions),
         cmocka_unit_test(test_groups), cmocka_unit_test(test_eight_bits), cmocka_unit_test(test_long_groups), cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_unowned), cmocka_unit_test(test_rebased), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_unowned), cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void check_bits(const moi_swiglu_desc *desc, const moi_swiglu_args *args,
 {
     moi_swiglu_desc d = *desc;
     moi_swiglu_args a = *args;
-    d.row = "swiglu_ref", d.want = 0;
+    d.row = "swiglu_ref", d.want = 0, d.rowwise_mx = d.colwise_mx = MOI_MX_FREE;
     moi_plan *p = plan_of(&d);
     a.plain = moit_alloc(bytes);
     run(p, &a, backward);
@@ -168,6 +168,8 @@ static void test_all_gates(void **state)
 }
 
 typedef struct fused { int64_t rows, width, groups; moi_format row, col, in; moi_dtype out; uint32_t want; } fused;
+/* Of such a case: whether scales of 128 are equal along rows, down columns. */
+typedef struct equal { moi_mx_scales row, col; } equal;
 
 /* Offsets with an empty group, a group of one row, and, if there is room, rows that no group owns. */
 static void fill_offsets(int64_t *offsets, int64_t groups, int64_t rows)
@@ -214,12 +216,12 @@ static void free_results(results *r)
 }
 
 /* P:swiglu.fused and P:swiglu.bits: the same bits as the plain result quantised by the reference; both with and without `plain` wanted. */
-static void fused_case(const char *row, const fused *c, uint64_t salt)
+static void fused_case(const char *row, const fused *c, equal mx, uint64_t salt)
 {
     moit_rng rng = moit_seed("swiglu fused", salt);
     moi_swiglu_desc d = MOI_SWIGLU_DESC_INIT;
     d.row = row, d.in = c->in, d.out = c->out, d.rowwise = c->row, d.colwise = c->col, d.want = c->want, d.max_rows = c->rows, d.width = c->width;
-    d.groups = c->groups;
+    d.groups = c->groups, d.rowwise_mx = mx.row, d.colwise_mx = mx.col;
     moi_plan *p = plan_of(&d);
     if (!p) return;
     moi_operand in = make_input(c, &rng, salt % 3 == 2);
@@ -238,7 +240,7 @@ static void fused_case(const char *row, const fused *c, uint64_t salt)
             if (with_plain) check_bits(&d, &a, backward, plain, c->rows * cols * unit);
             moi_quantize_desc q = MOI_QUANTIZE_DESC_INIT;
             q.row = "quantize_ref", q.in = c->out, q.rowwise = c->row, q.colwise = c->col, q.want = c->want, q.max_rows = c->rows, q.cols = cols;
-            q.groups = c->groups;
+            q.groups = c->groups, q.rowwise_mx = mx.row, q.colwise_mx = mx.col;
             moi_plan *qp;
             moit_ok(moi_quantize_plan_create(&qp, moit_ctx(0), &q));
             void *ws = moit_workspace(qp);
@@ -263,9 +265,9 @@ static void test_fused(void **state)
 {
     (void)state;
     moi_format mx = MOI_FORMAT_MXFP8, mx5 = mx, blk = MOI_FORMAT_BLK128_ACT, f32 = MOI_FORMAT_F32, bf = MOI_FORMAT_BF16, fp4 = MOI_FORMAT_MXFP4;
-    moi_format tiled = mx, blk_col = blk, in5 = mx;
+    moi_format tiled = mx, blk_col = blk, in5 = mx, mx_col = mx;
     mx5.elem = MOI_E5M2, mx5.layout = MOI_LAYOUT_COL, tiled.layout = MOI_LAYOUT_TILED;
-    blk_col.layout = MOI_LAYOUT_COL, in5.elem = MOI_E5M2, in5.layout = MOI_LAYOUT_TILED;
+    blk_col.layout = mx_col.layout = MOI_LAYOUT_COL, in5.elem = MOI_E5M2, in5.layout = MOI_LAYOUT_TILED;
     const fused cases[] = {
         { 0, 32, 3, mx, mx, f32, MOI_F32, 3 },    { 0, 32, 0, mx, mx, bf, MOI_BF16, 3 },    { 1, 1, 1, mx, mx, f32, MOI_F32, 3 },
         { 70, 48, 4, mx, mx, bf, MOI_BF16, 3 },   { 133, 96, 5, mx, mx5, bf, MOI_BF16, 3 }, { 97, 33, 0, mx5, mx, f32, MOI_F32, 3 },
@@ -278,10 +280,32 @@ static void test_fused(void **state)
         { 64, 384, 0, mx, mx, in5, MOI_BF16, 1 },  { 96, 128, 3, mx, mx, bf, MOI_F32, 2 },     { 33, 128, 0, tiled, mx, f32, MOI_BF16, 3 },
         /* so many that a block of the GPU makes several, one after another */
         { 800, 3584, 3, mx, mx, bf, MOI_BF16, 3 }, { 1200, 3584, 0, tiled, mx, bf, MOI_BF16, 3 },
+        /* groups: no rows, many, more than a warp asks about at once, columns alone */
+        { 0, 128, 3, mx, mx, bf, MOI_BF16, 3 },    { 333, 256, 40, tiled, mx5, bf, MOI_BF16, 3 }, { 600, 128, 150, mx5, mx, bf, MOI_BF16, 3 },
+        { 270, 128, 7, mx, mx5, bf, MOI_BF16, 2 },
+        /* with one multiprocessor work for many rounds of blocks */
+        { 2300, 512, 5, mx, mx, bf, MOI_BF16, 3 },
     };
-    for (int i = 0; moit_any_row("swiglu", i); i++)
+    const equal none = { MOI_MX_FREE, MOI_MX_FREE };
+    const struct { fused c; equal mx; } equals[] = {
+        { { 300, 128, 0, tiled, mx, bf, MOI_BF16, 3 }, { MOI_MX_PER_128, MOI_MX_PER_128 } },
+        { { 133, 256, 3, mx, mx, bf, MOI_BF16, 3 }, { MOI_MX_PER_128, MOI_MX_PER_128 } },
+        { { 70, 48, 4, mx, mx, f32, MOI_F32, 3 }, { MOI_MX_PER_128, MOI_MX_PER_128 } },
+        { { 700, 256, 0, mx, tiled, bf, MOI_BF16, 3 }, { MOI_MX_PER_128, MOI_MX_FREE } },
+        { { 33, 128, 0, mx, mx, bf, MOI_BF16, 3 }, { MOI_MX_FREE, MOI_MX_PER_128 } },
+        { { 96, 128, 0, tiled, mx, bf, MOI_BF16, 1 }, { MOI_MX_PER_128, MOI_MX_FREE } },
+        { { 260, 128, 0, mx, mx, bf, MOI_BF16, 2 }, { MOI_MX_FREE, MOI_MX_PER_128 } },
+        { { 0, 128, 0, mx, mx, bf, MOI_BF16, 3 }, { MOI_MX_PER_128, MOI_MX_PER_128 } },
+        { { 500, 128, 20, tiled, mx_col, bf, MOI_BF16, 3 }, { MOI_MX_PER_128, MOI_MX_PER_128 } },
+        { { 430, 256, 9, mx_col, mx, bf, MOI_BF16, 3 }, { MOI_MX_FREE, MOI_MX_PER_128 } },
+        { { 260, 128, 4, mx, mx, bf, MOI_BF16, 2 }, { MOI_MX_FREE, MOI_MX_PER_128 } },
+    };
+    for (int i = 0; moit_any_row("swiglu", i); i++) {
         for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
-            if (moit_picked(n)) fused_case(moit_any_row("swiglu", i), &cases[n], n);
+            if (moit_picked(n)) fused_case(moit_any_row("swiglu", i), &cases[n], none, n);
+        for (size_t n = 0; n < sizeof equals / sizeof *equals; n++)
+            if (moit_picked(n)) fused_case(moit_any_row("swiglu", i), &equals[n].c, equals[n].mx, 100 + n);
+    }
 }
 
 static void test_refusals(void **state)
@@ -297,7 +321,11 @@ static void test_refusals(void **state)
     moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_ARG, "groups need elements of 8 bits, got e2m1");
     d.colwise = MOI_FORMAT_BLK128_WEIGHT;
     moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_ARG, "vector blocks");
-    d.colwise = MOI_FORMAT_MXFP8, d.width = -1;
+    d.colwise = MOI_FORMAT_MXFP8, d.colwise_mx = MOI_MX_PER_ROW;
+    moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_ARG, "swiglu plan: colwise_mx must be 0 (free) or 1 (per 128), got 2");
+    d.colwise_mx = MOI_MX_FREE, d.rowwise_mx = MOI_MX_PER_128;
+    moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_ARG, "swiglu plan: rowwise_mx must be 0 (free) where that result is not wanted, got 1");
+    d.rowwise_mx = MOI_MX_FREE, d.width = -1;
     moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_SHAPE, "width");
     d.width = INT64_MAX / 2;
     moit_refused(moi_swiglu_plan_create(&p, moit_ctx(0), &d), MOI_ERR_SHAPE, "address space");

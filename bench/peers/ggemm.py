@@ -15,6 +15,8 @@ Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16  
         bf16     contig in BF16                                                  torch._grouped_mm, DeepGEMM BF16
         bf16k    kgroup in BF16, operands as they lie (reduction outermost)      torch._grouped_mm
         mxk      kgroup in MXFP8, exact                                          torch._grouped_mm
+        mx128    mx, the scales of each 128 equal                                as mx, and our exact product of the same
+        mxk128   mxk, the scales of each 128 equal                               torch._grouped_mm, DeepGEMM (FP8, its own scales), our exact product
 Cases (zipf's begin with that word): GROUPSxROWSxNxK with the rows of one group (contig, masked), of all groups (zipf); kgroup: GROUPSxMxNxK, K of one group.
 Otherwise as gemm.py; operations and bytes are those of the rows that are there."""
 import torch
@@ -40,6 +42,8 @@ TABLES = {
     "bf16": CONTIG + ZIPF,
     "bf16k": KGROUP + [(32, 7168, 2048, 4096), (128, 4096, 1536, 1024)],
     "mxk": KGROUP + [(32, 7168, 2048, 4096), (128, 4096, 1536, 1024)],
+    "mx128": CONTIG + ZIPF,
+    "mxk128": KGROUP + [(32, 7168, 2048, 4096), (128, 4096, 1536, 1024)],
 }
 TOP_K = 8
 BF16, F32 = torch.bfloat16, torch.float32
@@ -66,8 +70,9 @@ class Grouped(protocols.Contest):
             self.y *= 2.0 / self.k ** 0.5
         act, mx = p.act(protocols.LAYOUT[opt.layout]), p.mx(protocols.LAYOUT[opt.mx_layout])
         plain = p.PLAIN_BF16, p.PLAIN_BF16
-        a, b = {"mx": (mx, mx), "bf16": plain}.get(table, (act, p.weight()))
-        self.a, self.b = p.quantized(ctx, self.x, a), p.quantized(ctx, self.y, b)
+        self.mx, self.others = (1 if table == "mx128" else 0), table in ("mx", "mx128", "bf16")
+        a, b = {"mx": (mx, mx), "mx128": (mx, mx), "bf16": plain}.get(table, (act, p.weight()))
+        self.a, self.b = p.quantized(ctx, self.x, a, mx=self.mx), p.quantized(ctx, self.y, b, mx=self.mx)
         self.d = torch.empty(self.rows, self.n, device="cuda", dtype=BF16)
         self.flop, self.bytes = 2.0 * self.rows * self.n * self.k, self.a.bytes + self.b.bytes + 2 * self.d.numel()
         self.small = False
@@ -80,14 +85,14 @@ class Grouped(protocols.Contest):
         parts = [(g, o, e) for g, (o, e) in enumerate(zip(self.cuts, self.cuts[1:])) if e > o]
         return lambda: max(p.verify(get(g), a, b, (o, e), g, codes) for g, o, e in parts)
 
-    def ours(self, row):
-        return m.Ggemm(self.ctx, m.GROUP_M, self.a, self.b, p.poison(self.d), self.offsets, row=row), self.check()
+    def ours(self, row, mx=None):
+        return m.Ggemm(self.ctx, m.GROUP_M, self.a, self.b, p.poison(self.d), self.offsets, row=row, mx=self.mx if mx is None else mx), self.check()
 
     def dense(self):
         """one product of the same size, our own"""
-        b = p.quantized(self.ctx, self.y[0], self.b.fmt)
+        b = p.quantized(self.ctx, self.y[0], self.b.fmt, mx=self.mx)
         row = b"gemm_sm90" if "ggemm_sm90" in self.opt.rows else None
-        return m.Gemm(self.ctx, self.a, b, p.poison(self.d), row=row), lambda: p.verify(self.d, self.a, b)
+        return m.Gemm(self.ctx, self.a, b, p.poison(self.d), row=row, mx=self.mx), lambda: p.verify(self.d, self.a, b)
 
     def padded(self):
         """for each row of the padded matrix its row here (or -1) and its group (or -1); where each group begins"""
@@ -108,8 +113,8 @@ class Grouped(protocols.Contest):
     def deepgemm(self):
         source, owner, start = self.padded()
         d = p.poison(torch.empty(source.numel(), self.n, device="cuda", dtype=BF16))
-        check = self.check(lambda g: d[start[g]:start[g] + self.cuts[g + 1] - self.cuts[g]], plain=self.table == "mx")
-        if self.table in ("mx", "bf16"):
+        check = self.check(lambda g: d[start[g]:start[g] + self.cuts[g + 1] - self.cuts[g]], plain=self.table in ("mx", "mx128"))
+        if self.others:
             a = self.scattered(self.x, source)
             return lambda: self.dg.m_grouped_bf16_gemm_nt_contiguous(a, self.y, d, owner), check
         a = self.scattered(self.a.codes(), source), p.mn_major(self.scattered(self.a.scales(), source))
@@ -135,8 +140,9 @@ class Grouped(protocols.Contest):
         return self.keeps(lambda: torch._scaled_grouped_mm(a, b, sa, sb, offs=ends, out_dtype=BF16, use_fast_accum=True))
 
     def peers(self):
-        if self.table in ("mx", "bf16"):
-            return [("dense", self.dense), ("torch-bf16", self.torch_bf16), ("deepgemm-bf16", self.deepgemm)]
+        if self.others:
+            exact = [("exact", lambda: self.ours(None, mx=0))] if self.mx else []
+            return [("dense", self.dense), ("torch-bf16", self.torch_bf16), ("deepgemm-bf16", self.deepgemm)] + exact
         return [("dense", self.dense), ("deepgemm", self.deepgemm), ("torch-row-wise", self.torch_row_wise)]
 
 
@@ -329,8 +335,10 @@ class Reduced(protocols.Contest):
         rows = self.groups * self.k
         self.x, self.y = (torch.randn(rows, c, device="cuda", dtype=BF16) for c in (self.m, self.n))
         self.plain = table == "bf16k"
-        fmt = p.PLAIN_BF16 if self.plain else p.mx(m.COL) if table == "mxk" else p.act(protocols.LAYOUT[opt.layout])
-        self.a, self.b = (p.quantized(ctx, t, fmt, self.offsets, colwise=True) for t in (self.x, self.y))
+        act, self.mx = p.act(protocols.LAYOUT[opt.layout]), 1 if table == "mxk128" else 0
+        fmt = p.PLAIN_BF16 if self.plain else p.mx(m.COL) if table in ("mxk", "mxk128") else act
+        self.a, self.b = (p.quantized(ctx, t, fmt, self.offsets, colwise=True, mx=self.mx) for t in (self.x, self.y))
+        self.blk = [p.quantized(ctx, t, act, self.offsets, colwise=True) for t in (self.x, self.y)] if self.mx else (self.a, self.b)
         self.d = torch.empty(self.groups, self.m, self.n, device="cuda", dtype=F32)
         self.flop, self.bytes = 2.0 * rows * self.m * self.n, self.a.bytes + self.b.bytes + 8 * self.d.numel()
         self.small = False
@@ -341,21 +349,21 @@ class Reduced(protocols.Contest):
         x = t[o:e].t().double() if q is None or self.plain else q.exact()[:, o:e]
         return Whole(x)
 
-    def check(self, get=None, plain=False):
+    def check(self, get=None, plain=False, of=None):
         """the first and the last group: the whole of each"""
         get = get or (lambda g: self.d[g])
-        qa, qb = (None, None) if plain else (self.a, self.b)
+        qa, qb = (None, None) if plain else of or (self.a, self.b)
         return lambda: max(p.verify(get(g), self.exact(g, self.x, qa), self.exact(g, self.y, qb)) for g in {0, self.groups - 1})
 
-    def ours(self, row):
+    def ours(self, row, mx=None):
         order = m.MN_MAJOR if self.plain else m.K_MAJOR
         return m.Ggemm(self.ctx, m.GROUP_K, self.a, self.b, self.d.zero_(), self.offsets, row=row, accumulate=True, a_order=order,
-                       b_order=order), self.check()
+                       b_order=order, mx=self.mx if mx is None else mx), self.check()
 
     def deepgemm(self):
-        a, b, d, ks = p.peer_ragged(self.a), p.peer_ragged(self.b), self.d.zero_(), [self.k] * self.groups
+        a, b, d, ks = p.peer_ragged(self.blk[0]), p.peer_ragged(self.blk[1]), self.d.zero_(), [self.k] * self.groups
         on_gpu = torch.tensor(ks, device="cuda", dtype=torch.int32)
-        return lambda: self.dg.k_grouped_fp8_gemm_nt_contiguous(a, b, d, ks, on_gpu, d, recipe=(1, 1, 128)), self.check()
+        return lambda: self.dg.k_grouped_fp8_gemm_nt_contiguous(a, b, d, ks, on_gpu, d, recipe=(1, 1, 128)), self.check(of=self.blk)
 
     def torch_bf16(self):
         """BF16 results, not added to"""
@@ -367,6 +375,8 @@ class Reduced(protocols.Contest):
 
     def peers(self):
         torch_bf16 = [("torch-bf16", self.torch_bf16)]
+        if self.mx:
+            return [("deepgemm", self.deepgemm)] + torch_bf16 + [("exact", lambda: self.ours(None, mx=0))]
         return [("deepgemm", self.deepgemm)] + torch_bf16 if self.table == "kgroup" else torch_bf16
 
 
@@ -383,5 +393,6 @@ def name_of(size):
 
 
 if __name__ == "__main__":
-    kinds = {"masked": Masked, "gather": Gathered, "scatter": Scattered, "swiglu": Activated, "kgroup": Reduced, "bf16k": Reduced, "mxk": Reduced}
+    kinds = {"masked": Masked, "gather": Gathered, "scatter": Scattered, "swiglu": Activated, "kgroup": Reduced, "bf16k": Reduced, "mxk": Reduced,
+             "mxk128": Reduced}
     protocols.main(__doc__, TABLES, name_of, lambda table: kinds.get(table, Grouped))

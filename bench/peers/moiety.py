@@ -35,7 +35,8 @@ class CtxConfig(c.Structure):
 
 class QuantizeDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("input", c.c_int), ("rowwise", Format), ("colwise", Format), ("want", c.c_uint32),
-                ("max_rows", c.c_int64), ("cols", c.c_int64), ("batch", c.c_int64), ("groups", c.c_int64), ("rowwise_mx", c.c_int)]
+                ("max_rows", c.c_int64), ("cols", c.c_int64), ("batch", c.c_int64), ("groups", c.c_int64), ("rowwise_mx", c.c_int),
+                ("colwise_mx", c.c_int)]
 
 
 class QuantizeArgs(c.Structure):
@@ -44,7 +45,8 @@ class QuantizeArgs(c.Structure):
 
 class SwigluDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("input", Format), ("out", c.c_int), ("rowwise", Format), ("colwise", Format),
-                ("want", c.c_uint32), ("max_rows", c.c_int64), ("width", c.c_int64), ("groups", c.c_int64)]
+                ("want", c.c_uint32), ("max_rows", c.c_int64), ("width", c.c_int64), ("groups", c.c_int64), ("rowwise_mx", c.c_int),
+                ("colwise_mx", c.c_int)]
 
 
 class SwigluArgs(c.Structure):
@@ -66,7 +68,8 @@ class GgemmDesc(c.Structure):
     _fields_ = [("size", c.c_uint32), ("row", c.c_char_p), ("grouping", c.c_int), ("a", Format), ("b", Format), ("a_order", c.c_int),
                 ("b_order", c.c_int), ("out", c.c_int), ("accumulate", c.c_bool), ("groups", c.c_int64), ("max_rows", c.c_int64), ("m", c.c_int64),
                 ("n", c.c_int64), ("k", c.c_int64), ("mx", c.c_int), ("expected_rows", c.c_int64), ("sm_limit", c.c_int32), ("overlap", c.c_bool),
-                ("gather_rows", c.c_int64), ("scatter_rows", c.c_int64), ("weighted", c.c_bool), ("swiglu", c.c_bool), ("rowwise", Format)]
+                ("gather_rows", c.c_int64), ("scatter_rows", c.c_int64), ("weighted", c.c_bool), ("swiglu", c.c_bool), ("rowwise", Format),
+                ("rowwise_mx", c.c_int)]
 
 
 class RebaseDesc(c.Structure):
@@ -159,12 +162,12 @@ class Quantize:
     """A plan with its results' tensors; x [rows, cols], or several matrices [batch, rows, cols].  apart: codes between columns of the column-wise
     result, beyond their own."""
 
-    def __init__(self, ctx, x, fmt, want, groups=0, offsets=None, row=None, mx=0, apart=0):
+    def __init__(self, ctx, x, fmt, want, groups=0, offsets=None, row=None, mx=0, col_mx=0, apart=0):
         rows, cols = x.shape[-2:]
         batch = x.shape[0] if x.dim() == 3 else 1
         self.x, self.offsets, self.want = x, offsets, want
         desc = QuantizeDesc(size=c.sizeof(QuantizeDesc), row=row, input=BF16 if x.dtype == torch.bfloat16 else F32, rowwise=fmt, colwise=fmt,
-                            want=want, max_rows=rows, cols=cols, batch=batch, groups=groups, rowwise_mx=mx)
+                            want=want, max_rows=rows, cols=cols, batch=batch, groups=groups, rowwise_mx=mx, colwise_mx=col_mx)
         self.plan = c.c_void_p()
         check(lib.moi_quantize_plan_create(c.byref(self.plan), ctx, c.byref(desc)))
         self.row = lib.moi_plan_row(self.plan).decode()
@@ -194,13 +197,13 @@ def pointer(t):
 class Swiglu:
     """A plan with its results' tensors; backward where d_act is given.  keep: also the plain result."""
 
-    def __init__(self, ctx, gate_up, fmt, want, d_act=None, groups=0, offsets=None, row=None, keep=False):
+    def __init__(self, ctx, gate_up, fmt, want, d_act=None, groups=0, offsets=None, row=None, keep=False, mx=0, col_mx=0):
         rows, width = gate_up.shape[0], gate_up.shape[1] // 2
         cols = width if d_act is None else 2 * width
         self.gate_up, self.d_act, self.offsets = gate_up, d_act, offsets
         plain = Format(1, BF16)  # MOI_RECIPE_BF16
         desc = SwigluDesc(size=c.sizeof(SwigluDesc), row=row, input=plain, out=BF16, rowwise=fmt, colwise=fmt, want=want, max_rows=rows,
-                          width=width, groups=groups)
+                          width=width, groups=groups, rowwise_mx=mx, colwise_mx=col_mx)
         self.plan = c.c_void_p()
         check(lib.moi_swiglu_plan_create(c.byref(self.plan), ctx, c.byref(desc)))
         self.row = lib.moi_plan_row(self.plan).decode()
@@ -249,13 +252,14 @@ def Gemm(ctx, a, b, d, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MA
     return Plan(lib.moi_gemm_plan_create, lib.moi_gemm_run, ctx, desc, args, (a, b, d))
 
 
-def Ggemm(ctx, grouping, a, b, d, offsets, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MAJOR, rows_of_a=None, rows_of_d=None, row_weight=None):
+def Ggemm(ctx, grouping, a, b, d, offsets, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MAJOR, rows_of_a=None, rows_of_d=None, row_weight=None,
+          mx=0):
     """GROUP_M: d [rows, n] = A [rows, k] B_g [n, k]^T.  GROUP_K: d [groups, m, n] = A_g B_g^T of a [m, rows] and b [n, rows]."""
     groups, by_k = offsets.numel() - 1, grouping == GROUP_K
     rows = d.shape[0] if not by_k else a.cols if a_order == K_MAJOR else a.rows
     desc = GgemmDesc(size=c.sizeof(GgemmDesc), row=row, grouping=grouping, a=a.fmt, b=b.fmt, a_order=a_order, b_order=b_order,
                      out=F32 if d.dtype == torch.float32 else BF16, accumulate=accumulate, groups=groups, max_rows=rows,
-                     m=d.shape[1] if by_k else 0, n=d.shape[-1], k=0 if by_k else a.cols, gather_rows=0 if rows_of_a is None else a.rows,
+                     m=d.shape[1] if by_k else 0, n=d.shape[-1], k=0 if by_k else a.cols, mx=mx, gather_rows=0 if rows_of_a is None else a.rows,
                      scatter_rows=0 if rows_of_d is None else d.shape[0], weighted=row_weight is not None)
     args = GgemmArgs(size=c.sizeof(GgemmArgs), rows=rows, offsets=offsets.data_ptr(), a=a.operand(), b=b.operand(), d=d.data_ptr(),
                      rows_of_a=pointer(rows_of_a), a_rows=0 if rows_of_a is None else a.rows,

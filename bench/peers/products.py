@@ -86,14 +86,15 @@ class Matrix:
         return q * s[:, self.block_of()]
 
 
-def quantized(ctx, x, fmt, offsets=None, colwise=False):
-    """x [batch,] rows x cols in fmt; colwise: the transposed matrix, blocks along rows, cut at offsets if given."""
+def quantized(ctx, x, fmt, offsets=None, colwise=False, mx=0):
+    """x [batch,] rows x cols in fmt; colwise: the transposed matrix, blocks along rows, cut at offsets if given; mx: which of its scales are equal."""
     rows, cols = x.shape[-2:]
     batch = x.shape[0] if x.dim() == 3 else 1
     if fmt.recipe == m.RECIPE_BF16:
         return Matrix(fmt, x.view(-1, cols), None, rows, cols, batch)
     groups = offsets.numel() - 1 if offsets is not None and colwise else 0
-    q = m.Quantize(ctx, x, fmt, m.COLWISE if colwise else m.ROWWISE, groups=groups, offsets=offsets if groups else None)
+    q = m.Quantize(ctx, x, fmt, m.COLWISE if colwise else m.ROWWISE, groups=groups, offsets=offsets if groups else None,
+                   mx=0 if colwise else mx, col_mx=mx if colwise else 0)
     q()
     torch.cuda.synchronize()
     side = 1 if colwise else 0

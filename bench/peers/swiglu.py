@@ -99,6 +99,7 @@ def main():
             gate_up = 2 * torch.randn(rows, 2 * width, device="cuda", dtype=torch.bfloat16)
             d_act = torch.randn(rows, width, device="cuda", dtype=torch.bfloat16)
             tiled, e5 = m.Format(m.RECIPE_MX32, m.E4M3, layout=m.TILED), m.Format(m.RECIPE_MX32, m.E5M2, layout=m.TILED)
+            col = m.Format(m.RECIPE_MX32, m.E4M3, layout=m.COL)
             plain, blk = m.Format(m.RECIPE_MX32, m.E4M3), m.Format(m.RECIPE_BLK128, m.E4M3, layout=m.COL)
             for way, d in (("forward", None), ("backward", d_act)):
                 size = f"{way} {rows}x{width}"
@@ -106,12 +107,16 @@ def main():
                 for want, side in ((1, "rows"), (2, "columns"), (3, "both")):
                     b.swiglu(ctx, f"{size} bf16>mxfp8 tiled {side}", gate_up, tiled, want, d_act=d, row=row)
                     b.swiglu(ctx, f"{size} bf16>blk128 {side}", gate_up, blk, want, d_act=d, row=row)
+                b.swiglu(ctx, f"{size} bf16>mxfp8 tiled both rebased to 128 each way", gate_up, tiled, 3, d_act=d, mx=1, col_mx=1)
                 b.swiglu(ctx, f"{size} bf16>mx e5m2 tiled both", gate_up, e5, 3, d_act=d, row=row)
                 b.swiglu(ctx, f"{size} bf16>mxfp8 row-major both", gate_up, plain, 3, d_act=d, row=row)
                 b.swiglu(ctx, f"{size} bf16>mxfp8 tiled both and bf16", gate_up, tiled, 3, d_act=d, row=row, keep=True)
                 for groups in (8, 32, 128):
-                    b.swiglu(ctx, f"{size} bf16>mxfp8 row-major both {groups} groups", gate_up, plain, 3, d_act=d, row=row, groups=groups,
-                             offsets=peer.zipf(groups, rows))
+                    cut = {"groups": groups, "offsets": peer.zipf(groups, rows)}
+                    b.swiglu(ctx, f"{size} bf16>mxfp8 row-major both {groups} groups", gate_up, plain, 3, d_act=d, row=row, **cut)
+                    b.swiglu(ctx, f"{size} bf16>mxfp8 column-major both {groups} groups", gate_up, col, 3, d_act=d, row=row, **cut)
+                    b.swiglu(ctx, f"{size} bf16>mxfp8 column-major both {groups} groups rebased to 128 each way", gate_up, col, 3, d_act=d, mx=1,
+                             col_mx=1, **cut)
             b.compiled(f"forward {rows}x{width} bf16>mxfp8 row-major both", plain_forward, (gate_up,), width)
             b.compiled(f"backward {rows}x{width} bf16>mxfp8 row-major both", plain_backward, (gate_up, d_act), 2 * width)
             del gate_up, d_act

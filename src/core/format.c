@@ -71,6 +71,18 @@ moi_status moii_format_check_ragged(const moi_format *f, const char *where)
     return MOI_OK;
 }
 
+moi_status moii_mx_check(moi_mx_scales mx, moi_mx_scales most, const moi_format *f, bool wanted, const char *where)
+{
+    MOII_REQUIRE(mx == MOI_MX_FREE || mx == MOI_MX_PER_128 || mx == most, MOI_ERR_ARG, "%s_mx must be 0 (free)%s, got %d", where,
+                 most == MOI_MX_PER_ROW ? ", 1 (per 128) or 2 (per row)" : " or 1 (per 128)", (int)mx);
+    if (mx == MOI_MX_FREE) return MOI_OK;
+    MOII_REQUIRE(wanted, MOI_ERR_ARG, "%s_mx must be 0 (free) where that result is not wanted, got %d", where, (int)mx);
+    MOII_REQUIRE(f->recipe == MOI_RECIPE_MX32 && f->elem == MOI_E4M3 && !(f->flags & MOI_NONFINITE_LENIENT), MOI_ERR_ARG,
+                 "%s_mx needs mx32 with e4m3 and not lenient, got %s with %s and flags %u", where, moi_recipe_name(f->recipe), moi_dtype_name(f->elem),
+                 f->flags);
+    return MOI_OK;
+}
+
 moi_dtype moii_format_scale(const moi_format *f)
 {
     return f->recipe == MOI_RECIPE_MX32 ? MOI_E8M0 : f->recipe == MOI_RECIPE_BLK128 ? MOI_F32 : (moi_dtype)0;

@@ -22,6 +22,8 @@ moi_status moii_format_check(const moi_format *format, const char *where);
 moi_status moii_format_check_weight(const moi_format *format, const char *where);
 /* Refuses a format whose blocks cannot restart at the boundaries of ragged groups. */
 moi_status moii_format_check_ragged(const moi_format *format, const char *where);
+/* Refuses equal scales (`where`_mx) beyond `most`, or of a result that is not wanted or cannot have them. */
+moi_status moii_mx_check(moi_mx_scales mx, moi_mx_scales most, const moi_format *format, bool wanted, const char *where);
 /* E8M0 for mx32, F32 for blk128; 0 for plain formats. */
 moi_dtype moii_format_scale(const moi_format *format);
 static inline bool moii_format_plain(const moi_format *f)

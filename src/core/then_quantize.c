@@ -16,7 +16,8 @@ moi_status moii_then_quantize_plan(moii_then_quantize *q, moi_plan *plan)
     if (!d->want) return MOI_OK;
     for (int i = 0; i < 2; i++) {
         moi_quantize_desc desc = { .size = sizeof desc, .in = d->out, .rowwise = d->rowwise, .colwise = d->colwise, .want = d->want,
-                                   .max_rows = d->max_rows, .cols = (i + 1) * d->width, .batch = 1, .groups = d->groups };
+                                   .max_rows = d->max_rows, .cols = (i + 1) * d->width, .batch = 1, .groups = d->groups,
+                                   .rowwise_mx = d->rowwise_mx, .colwise_mx = d->colwise_mx };
         uint32_t recipes = (d->want & MOI_WANT_ROWWISE ? MOII_RECIPE_BIT(d->rowwise.recipe) : 0) |
                            (d->want & MOI_WANT_COLWISE ? MOII_RECIPE_BIT(d->colwise.recipe) : 0);
         MOII_TRY(moii_plan_make(&q->plan[i], plan->ctx, MOII_OP_QUANTIZE, &desc, sizeof desc, NULL, recipes));

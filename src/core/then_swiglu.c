@@ -10,7 +10,7 @@ moi_status moii_then_swiglu_plan(moii_then_swiglu *t, moi_plan *plan)
 {
     const moi_ggemm_desc *d = &plan->desc.ggemm;
     moi_swiglu_desc s = { .size = sizeof s, .in = moii_plain_format(d->out), .out = d->out, .rowwise = d->rowwise, .want = MOI_WANT_ROWWISE,
-                          .max_rows = d->max_rows, .width = d->n / 2 };
+                          .max_rows = d->max_rows, .width = d->n / 2, .rowwise_mx = d->rowwise_mx };
     MOII_TRY(moii_plan_make(&t->plan, plan->ctx, MOII_OP_SWIGLU, &s, sizeof s, NULL, MOII_RECIPE_BIT(s.in.recipe) | MOII_RECIPE_BIT(s.rowwise.recipe)));
     t->plain_at = moii_round_up(plan->workspace_bytes, MOII_WORKSPACE_ALIGN);
     t->swiglu_at = t->plain_at + moii_round_up(d->max_rows * moi_row_bytes(d->out, d->n), MOII_WORKSPACE_ALIGN);

@@ -52,7 +52,7 @@ typedef struct moii_side {
 /* quantize_ref.c: the reference, block by block. */
 void moii_quantize_side_ref(const moii_side *side);
 
-/* rebase_ref.c: rows from_row .. to_row - 1, counted over all matrices, of a quantisation's row-wise result as its rowwise_mx wants them. */
-void moii_rebase_quantized(const moi_quantize_desc *d, const moi_quantize_args *a, int64_t from_row, int64_t to_row);
+/* rebase_ref.c: rows from_row .. to_row - 1 of a quantised result get equal scales, in place. */
+void moii_rebase_side(const moii_side *side, moi_mx_scales mx, int64_t from_row, int64_t to_row);
 
 #endif

@@ -191,6 +191,18 @@ static void fill_scales(const moii_sink *sink, const job *j, int64_t groups, int
     }
 }
 
+/* Equal scales, as a second pass. */
+static void rebase(const moii_sink *sink, moi_mx_scales mx, const job *j, int64_t groups, int threads)
+{
+    for (int64_t i = 0; i < j->d->batch; i++) {
+        moii_sink s = moii_sink_at(sink, i);
+        moii_side side = { .format = s.format, .rows = s.rows, .cols = s.cols, .groups = groups, .offsets = j->a->offsets, .data = s.data,
+                           .scale = s.scale, .ld = s.stride };
+#pragma omp parallel for num_threads(threads) schedule(static) if (s.rows * s.cols >= 1 << 14)
+        for (int64_t r = 0; r < side.rows; r++) moii_rebase_side(&side, mx, r, r + 1);
+    }
+}
+
 static moi_status run(const moi_plan *plan, const void *args_, void *workspace, moi_stream stream)
 {
     const moi_quantize_desc *d = &plan->desc.quantize;
@@ -211,10 +223,8 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
     } else {
         quantize_pass(&j, d->want, ragged, threads);
     }
-    if (d->rowwise_mx) {
-#pragma omp parallel for num_threads(threads) schedule(static) if (d->batch * a->rows * d->cols >= 1 << 14)
-        for (int64_t r = 0; r < d->batch * a->rows; r++) moii_rebase_quantized(d, a, r, r + 1);
-    }
+    if (d->rowwise_mx) rebase(&j.row, d->rowwise_mx, &j, 0, threads);
+    if (d->colwise_mx) rebase(&j.col, d->colwise_mx, &j, d->groups, threads);
     return MOI_OK;
 }
 

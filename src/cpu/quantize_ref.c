@@ -72,12 +72,12 @@ static moi_status run(const moi_plan *plan, const void *args_, void *workspace, 
         int64_t data_bytes = s.rows * moii_ld_bytes(f, s.ld, moi_ragged_cols(f, s.cols, s.groups)), scale_bytes = moi_scale_bytes(f, s.rows, s.cols, s.groups);
         for (int64_t i = 0; i < d->batch; i++) {
             moii_quantize_side_ref(&s);
+            if (t ? d->colwise_mx : d->rowwise_mx) moii_rebase_side(&s, t ? d->colwise_mx : d->rowwise_mx, 0, s.rows);
             if (s.in.data) s.in.data = (const char *)s.in.data + in_bytes;
             if (s.data) s.data = (char *)s.data + data_bytes;
             if (s.scale) s.scale = (char *)s.scale + scale_bytes;
         }
     }
-    if (d->rowwise_mx) moii_rebase_quantized(d, a, 0, d->batch * a->rows);
     return MOI_OK;
 }
 

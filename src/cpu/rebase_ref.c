@@ -59,14 +59,32 @@ static int rebase_group(const group *g, const moii_scales *from, const moii_scal
     return worst;
 }
 
-/* Rows from_row .. to_row - 1; gives their largest shift. */
-static int rebase_rows(const moi_rebase_desc *d, const moi_rebase_args *a, int64_t from_row, int64_t to_row)
+void moii_rebase_side(const moii_side *s, moi_mx_scales mx, int64_t from_row, int64_t to_row)
+{
+    const int64_t whole[2] = { 0, s->cols }, *offsets = s->groups ? s->offsets : whole;
+    moii_scales scales = moii_scales_of(s->format, s->scale, s->rows, s->cols, s->groups);
+    int64_t stride = moii_ld_bytes(s->format, s->ld, moi_ragged_cols(s->format, s->cols, s->groups));
+    for (int64_t r = from_row; r < to_row; r++)
+        for (int64_t i = 0; i < moii_max(s->groups, 1); i++) {
+            const int64_t length = offsets[i + 1] - offsets[i], start = moii_ragged_start(s->format, offsets[i], i), first = start / MOII_MX_BLOCK;
+            const int64_t last = first + moii_ceil_div(length, MOII_MX_BLOCK), width = mx == MOI_MX_PER_128 ? MOII_BLK / MOII_MX_BLOCK : last - first;
+            unsigned char *row = (unsigned char *)s->data + r * stride;
+            for (int64_t b = first; b < last; b += width) {
+                group g = { row, row, r, b, moii_min(b + width, last), start + length };
+                float bound;
+                rebase_group(&g, &scales, &scales, s->scale, &bound);
+            }
+        }
+}
+
+/* All rows; gives their largest shift. */
+static int rebase_rows(const moi_rebase_desc *d, const moi_rebase_args *a)
 {
     moii_scales from = moii_scales_of(&d->format, a->in.scale, a->rows, d->cols, 0);
     moii_scales to = moii_scales_of(&d->format, a->out.scale, a->rows, d->cols, 0);
     int64_t width = d->group ? d->group / MOII_MX_BLOCK : from.blocks, groups = width ? moii_ceil_div(from.blocks, width) : 0;
     int worst = 0;
-    for (int64_t r = from_row; r < to_row; r++)
+    for (int64_t r = 0; r < a->rows; r++)
         for (int64_t i = 0; i < groups; i++) {
             group g = { (const unsigned char *)a->in.data + r * (a->in.ld ? a->in.ld : d->cols),
                         (unsigned char *)a->out.data + r * (a->out.ld ? a->out.ld : d->cols),
@@ -79,25 +97,13 @@ static int rebase_rows(const moi_rebase_desc *d, const moi_rebase_args *a, int64
     return worst;
 }
 
-void moii_rebase_quantized(const moi_quantize_desc *d, const moi_quantize_args *a, int64_t from_row, int64_t to_row)
-{
-    moi_rebase_desc rebase = { .format = d->rowwise, .group = d->rowwise_mx == MOI_MX_PER_128 ? MOII_BLK : 0, .max_rows = a->rows, .cols = d->cols };
-    int64_t stride = a->rowwise.ld ? a->rowwise.ld : d->cols, scales = moi_scale_bytes(&d->rowwise, a->rows, d->cols, 0);
-    for (int64_t r = from_row; r < to_row; r++) {
-        int64_t i = r / a->rows;
-        moi_result out = { (unsigned char *)a->rowwise.data + i * a->rows * stride, (unsigned char *)a->rowwise.scale + i * scales, stride };
-        moi_rebase_args args = { .rows = a->rows, .in = { out.data, out.scale, stride }, .out = out };
-        rebase_rows(&rebase, &args, r % a->rows, r % a->rows + 1);
-    }
-}
-
 static moi_status run(const moi_plan *plan, const void *args_, void *workspace, moi_stream stream)
 {
     const moi_rebase_desc *d = &plan->desc.rebase;
     const moi_rebase_args *a = args_;
     (void)workspace, (void)stream;
     moii_scales to = moii_scales_of(&d->format, a->out.scale, a->rows, d->cols, 0);
-    int worst = rebase_rows(d, a, 0, a->rows);
+    int worst = rebase_rows(d, a);
     if (a->rows && d->cols) moii_scales_pad(&to, a->out.scale);
     if (a->max_shift) *a->max_shift = worst;
     return MOI_OK;

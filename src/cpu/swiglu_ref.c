@@ -21,6 +21,8 @@ static void quantize(const moi_swiglu_desc *d, const moi_swiglu_args *a, const v
                       a->colwise.scale, a->colwise.ld };
     if (d->want & MOI_WANT_ROWWISE) moii_quantize_side_ref(&row);
     if (d->want & MOI_WANT_COLWISE) moii_quantize_side_ref(&col);
+    if (d->rowwise_mx) moii_rebase_side(&row, d->rowwise_mx, 0, row.rows);
+    if (d->colwise_mx) moii_rebase_side(&col, d->colwise_mx, 0, col.rows);
 }
 
 /* gate and up of one element, dequantised. */

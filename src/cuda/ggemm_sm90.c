@@ -56,7 +56,7 @@ static bool describe(const moi_ggemm_desc *d, moii_tensor_product *p, const char
 {
     *p = product_of(d);
     if (!moii_tensor_fits(p, d->out, why)) return false;
-    if (d->swiglu && moii_tensor_activates(p, &d->rowwise)) p->swiglu = true, p->act = &d->rowwise;
+    if (d->swiglu && !d->rowwise_mx && moii_tensor_activates(p, &d->rowwise)) p->swiglu = true, p->act = &d->rowwise;
     return true;
 }
 

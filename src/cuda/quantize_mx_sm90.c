@@ -11,19 +11,24 @@
 enum { THREADS = 512, SLOT = 32, SLOTS = 8, TILES = 2, SLOT_BYTES = 16 }; /* as the kernel has them */
 
 /* What one variant is compiled for; row_elem 0: columns alone. */
-typedef struct shape { int kind, row_elem, col_elem; bool ragged, rebase; } shape;
+typedef struct shape { int kind, row_elem, col_elem; bool ragged, row_rebase, col_rebase; } shape;
 
 static void defines_for(shape s, char defines[MOII_DEFINES])
 {
-    snprintf(defines, MOII_DEFINES, "ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d RAGGED=%d ROW_REBASE=%d", s.row_elem ? s.kind : TILE_NONE,
-             s.row_elem, s.kind, s.col_elem, s.ragged, s.rebase);
+    snprintf(defines, MOII_DEFINES, "ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d RAGGED=%d ROW_REBASE=%d COL_REBASE=%d", s.row_elem ? s.kind : TILE_NONE,
+             s.row_elem, s.kind, s.col_elem, s.ragged, s.row_rebase, s.col_rebase);
 }
 
 static const shape shapes[] = {
-    { TILE_MX32, ELEM_E4M3, ELEM_E4M3, false, false }, { TILE_MX32, 0, ELEM_E4M3, false, false }, { TILE_MX32, ELEM_E5M2, ELEM_E5M2, false, false },
-    { TILE_MX32, 0, ELEM_E5M2, false, false }, { TILE_MX32, ELEM_E4M3, ELEM_E4M3, true, false }, { TILE_MX32, 0, ELEM_E4M3, true, false },
-    { TILE_MX32, ELEM_E5M2, ELEM_E5M2, true, false }, { TILE_MX32, 0, ELEM_E5M2, true, false }, { TILE_MX32, ELEM_E4M3, ELEM_E4M3, false, true },
-    { TILE_MX32, ELEM_E4M3, ELEM_E4M3, true, true }, { TILE_BLK128, ELEM_E4M3, ELEM_E4M3, false, false }, { TILE_BLK128, ELEM_E5M2, ELEM_E5M2, false, false },
+    { TILE_MX32, ELEM_E4M3, ELEM_E4M3, false, false, false }, { TILE_MX32, 0, ELEM_E4M3, false, false, false },
+    { TILE_MX32, ELEM_E5M2, ELEM_E5M2, false, false, false }, { TILE_MX32, 0, ELEM_E5M2, false, false, false },
+    { TILE_MX32, ELEM_E4M3, ELEM_E4M3, true, false, false }, { TILE_MX32, 0, ELEM_E4M3, true, false, false },
+    { TILE_MX32, ELEM_E5M2, ELEM_E5M2, true, false, false }, { TILE_MX32, 0, ELEM_E5M2, true, false, false },
+    { TILE_MX32, ELEM_E4M3, ELEM_E4M3, false, true, false }, { TILE_MX32, ELEM_E4M3, ELEM_E4M3, true, true, false },
+    { TILE_MX32, ELEM_E4M3, ELEM_E4M3, false, true, true }, { TILE_MX32, ELEM_E4M3, ELEM_E4M3, true, true, true },
+    { TILE_MX32, ELEM_E4M3, ELEM_E4M3, false, false, true }, { TILE_MX32, ELEM_E4M3, ELEM_E4M3, true, false, true },
+    { TILE_MX32, 0, ELEM_E4M3, false, false, true }, { TILE_MX32, 0, ELEM_E4M3, true, false, true },
+    { TILE_BLK128, ELEM_E4M3, ELEM_E4M3, false, false, false }, { TILE_BLK128, ELEM_E5M2, ELEM_E5M2, false, false, false },
 };
 static void variant(int i, char defines[MOII_DEFINES]) { defines_for(shapes[i], defines); }
 
@@ -31,8 +36,12 @@ static const moii_kernel kernel = {
     .stem = "quantize_mx_sm90", .archs = "sm_90a sm_100a", .registers = 64, .variants = sizeof shapes / sizeof *shapes, .variant = variant,
 };
 
-/* Blocks of 32 rows, and one more, as columns' codes have them. */
-static int64_t slots_of(const moi_quantize_desc *d, int64_t rows) { return d->groups ? rows / SLOT + d->groups + 1 : moii_ceil_div(rows, SLOT); }
+/* Of 256 rows, two tiles; with groups there is one slot more for each, and where columns have equal scales one tile, as these begin with each group. */
+static int64_t strips_of(const moi_quantize_desc *d, int64_t rows)
+{
+    if (d->groups && d->colwise_mx) return moii_ceil_div(rows / MOII_TILE + d->groups + 1, TILES);
+    return moii_ceil_div(d->groups ? rows / SLOT + d->groups + 1 : moii_ceil_div(rows, SLOT), SLOTS);
+}
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
@@ -50,7 +59,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     *why = "there must be one matrix, of a multiple of 128 columns";
     if (d->batch != 1 || d->cols % MOII_TILE) return false;
     *why = "there must be fewer than 2^16 strips of 256 rows, and fewer than 2^30 columns";
-    if (moii_ceil_div(slots_of(d, d->max_rows), SLOTS) >= 1 << 16 || d->cols >= 1 << 30) return false;
+    if (strips_of(d, d->max_rows) >= 1 << 16 || d->cols >= 1 << 30) return false;
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
@@ -61,9 +70,11 @@ static moi_status plan_it(moi_plan *plan)
     moii_gpu_kernel *k = moii_gpu_state(plan, sizeof *k);
     if (!k) return MOI_ERR_NOMEM;
     const shape s = { .kind = moii_tile8_kind(&d->colwise), .row_elem = d->want & MOI_WANT_ROWWISE ? (int)d->rowwise.elem : 0,
-                      .col_elem = (int)d->colwise.elem, .ragged = d->groups > 0, .rebase = d->rowwise_mx == MOI_MX_PER_128 };
+                      .col_elem = (int)d->colwise.elem, .ragged = d->groups > 0, .row_rebase = d->rowwise_mx == MOI_MX_PER_128,
+                      .col_rebase = d->colwise_mx == MOI_MX_PER_128 };
     k->kernel = &kernel;
     k->shared_bytes = TILES * (2 * CODES + CODES + 2 * SCALES) + SLOTS * SLOT_BYTES; /* the kernel's struct shared_memory */
+    if (s.col_rebase) k->shared_bytes += SLOT_BYTES; /* the tiles' strips */
     if (s.kind == TILE_BLK128) k->shared_bytes += TILES * 4 * MOII_TILE;
     defines_for(s, k->defines);
     return moii_gpu_prepare(plan->ctx, k, 1);
@@ -106,7 +117,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     a.col = moii_tile8_side(&d->colwise, &in->colwise, d->cols, in->rows, d->groups);
     a.row_words = a.row.stride % 8 == 0, a.col_packets = a.col.stride % MOII_ALIGN == 0;
     a.blocks = moi_scale_blocks(&d->colwise, in->rows, d->groups);
-    moii_gpu_launch launch = { .grid = { d->cols / MOII_TILE, moii_ceil_div(slots_of(d, in->rows), SLOTS) }, .threads = THREADS,
+    moii_gpu_launch launch = { .grid = { d->cols / MOII_TILE, strips_of(d, in->rows) }, .threads = THREADS,
                                .shared_bytes = k->shared_bytes };
     arrange(plan, &launch, &a);
     a.late = late_strip(d, launch.grid[1]);

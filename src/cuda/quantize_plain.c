@@ -38,7 +38,7 @@ static moi_status plan_it(moi_plan *plan)
         s->side[side]->kernel = &kernel;
         defines_for(side ? d->colwise.elem : d->rowwise.elem, s->side[side]->defines);
     }
-    if (d->rowwise_mx) {
+    if (d->rowwise_mx || d->colwise_mx) {
         s->rebase = &s->kernels[count++];
         s->rebase->kernel = &moii_rebase_kernel;
     }
@@ -104,9 +104,11 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const moi_quantize_desc *d = &plan->desc.quantize;
     const state *s = plan->state;
     (void)workspace;
-    if (d->want & MOI_WANT_ROWWISE) MOII_TRY(run_side(plan, args, false, stream));
-    if (s->rebase) MOII_TRY(moii_rebase_quantized_gpu(plan, s->rebase, args, stream));
-    return d->want & MOI_WANT_COLWISE ? run_side(plan, args, true, stream) : MOI_OK;
+    for (int side = 0; side < 2; side++) {
+        if (d->want & 1u << side) MOII_TRY(run_side(plan, args, side, stream));
+        if (side ? d->colwise_mx : d->rowwise_mx) MOII_TRY(moii_rebase_quantized_gpu(plan, s->rebase, args, side, stream));
+    }
+    return MOI_OK;
 }
 
 static const moii_kernel *const kernels[] = { &kernel, NULL };

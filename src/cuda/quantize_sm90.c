@@ -64,6 +64,8 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     if (row < 0 || col < 0) return false;
     *why = "a tile of 128 columns does not know a whole row";
     if (d->rowwise_mx == MOI_MX_PER_ROW) return false;
+    *why = "no equal scales down columns";
+    if (d->colwise_mx) return false;
     *why = "square blocks cannot be cut where groups are";
     if (d->groups && (row == TILE_SQUARE || col == TILE_SQUARE)) return false;
     *why = "there must be fewer than 2^30 tiles of 128 x 128";

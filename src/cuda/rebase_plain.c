@@ -17,53 +17,60 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 
 static moi_status plan_it(moi_plan *plan) { return moii_gpu_plan_one(plan, &moii_rebase_kernel); }
 
-static rebase_plain_args args_of(const moi_rebase_desc *d, const moi_rebase_args *in)
+static rebase_plain_args args_of(const moi_format *f, int64_t group, int64_t rows, int64_t cols, int64_t cut)
 {
-    const moi_format *f = &d->format;
-    rebase_plain_args a = { .in = in->in.data, .in_scale = in->in.scale, .out = in->out.data, .out_scale = in->out.scale,
-                            .in_ld = in->in.ld ? in->in.ld : d->cols, .out_ld = in->out.ld ? in->out.ld : d->cols, .rows = in->rows,
-                            .cols = d->cols, .layout = (int)f->layout, .max_shift = in->max_shift, .bound = in->bound };
-    a.blocks = moi_scale_blocks(f, d->cols, 0);
-    a.width = d->group ? d->group / MOII_MX_BLOCK : a.blocks;
-    a.groups = a.width ? moii_ceil_div(a.blocks, a.width) : 0;
+    rebase_plain_args a = { .rows = rows, .cols = cols, .layout = (int)f->layout, .cut = cut };
+    a.blocks = moi_scale_blocks(f, cols, cut);
+    a.width = group ? group / MOII_MX_BLOCK : a.blocks;
+    a.groups = cut ? cols / group + cut : a.width ? moii_ceil_div(a.blocks, a.width) : 0;
     int64_t unit = f->layout == MOI_LAYOUT_TILED ? 128 : f->layout == MOI_LAYOUT_COL ? 16 : 1;
     a.padded_rows = moii_round_up(a.rows, unit);
     a.padded_blocks = f->layout == MOI_LAYOUT_TILED ? moii_round_up(a.blocks, 4) : a.blocks;
     return a;
 }
 
-moi_status moii_rebase_launch(const moi_plan *plan, const moii_gpu_kernel *kernel, const moi_rebase_desc *d, const moi_rebase_args *in, moi_stream stream)
+static moi_status launch_it(const moi_plan *plan, const moii_gpu_kernel *kernel, const rebase_plain_args *a, moi_stream stream)
 {
-    rebase_plain_args a = args_of(d, in);
-    if (a.max_shift) {
-        rebase_plain_args clear = a;
-        clear.clears = 1;
-        moii_gpu_launch one = { .threads = 32 };
-        MOII_TRY(moii_gpu_run(plan, kernel, &one, &clear, stream));
-    }
-    if (a.rows == 0 || a.cols == 0) return MOI_OK;
-    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(a.groups, WARPS), MOST_BLOCKS), moii_min(a.padded_rows, MOST_BLOCKS) },
+    if (a->rows == 0 || a->cols == 0) return MOI_OK;
+    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(a->groups, WARPS), MOST_BLOCKS), moii_min(a->padded_rows, MOST_BLOCKS) },
                                .threads = THREADS };
-    return moii_gpu_run(plan, kernel, &launch, &a, stream);
+    return moii_gpu_run(plan, kernel, &launch, a, stream);
 }
 
-moi_status moii_rebase_quantized_gpu(const moi_plan *plan, const moii_gpu_kernel *kernel, const moi_quantize_args *a, moi_stream stream)
+moi_status moii_rebase_quantized_gpu(const moi_plan *plan, const moii_gpu_kernel *kernel, const moi_quantize_args *in, bool transposed, moi_stream stream)
 {
     const moi_quantize_desc *d = &plan->desc.quantize;
-    moi_rebase_desc rebase = { .format = d->rowwise, .group = d->rowwise_mx == MOI_MX_PER_128 ? MOII_BLK : 0, .max_rows = a->rows, .cols = d->cols };
-    int64_t stride = a->rowwise.ld ? a->rowwise.ld : d->cols, scales = moi_scale_bytes(&d->rowwise, a->rows, d->cols, 0);
+    const moi_format *f = transposed ? &d->colwise : &d->rowwise;
+    const moi_result *out = transposed ? &in->colwise : &in->rowwise;
+    const int64_t rows = transposed ? d->cols : in->rows, cols = transposed ? in->rows : d->cols, cut = transposed ? d->groups : 0;
+    rebase_plain_args a = args_of(f, (transposed ? d->colwise_mx : d->rowwise_mx) == MOI_MX_PER_128 ? MOII_BLK : 0, rows, cols, cut);
+    const int64_t scales = moi_scale_bytes(f, rows, cols, cut);
+    a.in_ld = a.out_ld = out->ld ? out->ld : moi_ragged_cols(f, cols, cut);
+    a.offsets = (const long long *)(const void *)in->offsets;
     for (int64_t i = 0; i < d->batch; i++) {
-        moi_result out = { (unsigned char *)a->rowwise.data + i * a->rows * stride, (unsigned char *)a->rowwise.scale + i * scales, stride };
-        moi_rebase_args args = { .rows = a->rows, .in = { out.data, out.scale, stride }, .out = out };
-        MOII_TRY(moii_rebase_launch(plan, kernel, &rebase, &args, stream));
+        a.in = a.out = (unsigned char *)out->data + i * rows * a.out_ld;
+        a.in_scale = a.out_scale = (unsigned char *)out->scale + i * scales;
+        MOII_TRY(launch_it(plan, kernel, &a, stream));
     }
     return MOI_OK;
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
 {
+    const moi_rebase_desc *d = &plan->desc.rebase;
+    const moi_rebase_args *in = args;
     (void)workspace;
-    return moii_rebase_launch(plan, plan->state, &plan->desc.rebase, args, stream);
+    rebase_plain_args a = args_of(&d->format, d->group, in->rows, d->cols, 0);
+    a.in = in->in.data, a.in_scale = in->in.scale, a.in_ld = in->in.ld ? in->in.ld : d->cols;
+    a.out = in->out.data, a.out_scale = in->out.scale, a.out_ld = in->out.ld ? in->out.ld : d->cols;
+    a.max_shift = in->max_shift, a.bound = in->bound;
+    if (a.max_shift) {
+        rebase_plain_args clear = a;
+        clear.clears = 1;
+        moii_gpu_launch one = { .threads = 32 };
+        MOII_TRY(moii_gpu_run(plan, plan->state, &one, &clear, stream));
+    }
+    return launch_it(plan, plan->state, &a, stream);
 }
 
 static const moii_kernel *const kernels[] = { &moii_rebase_kernel, NULL };

@@ -7,8 +7,7 @@
 
 extern const moii_kernel moii_rebase_kernel;
 
-moi_status moii_rebase_launch(const moi_plan *plan, const moii_gpu_kernel *kernel, const moi_rebase_desc *d, const moi_rebase_args *in, moi_stream stream);
-/* The row-wise results of a quantisation, in place, as its plan's rowwise_mx wants them. */
-moi_status moii_rebase_quantized_gpu(const moi_plan *plan, const moii_gpu_kernel *kernel, const moi_quantize_args *a, moi_stream stream);
+/* The row-wise results of a quantisation, or the column-wise ones, in place, as its plan's rowwise_mx or colwise_mx wants them. */
+moi_status moii_rebase_quantized_gpu(const moi_plan *plan, const moii_gpu_kernel *kernel, const moi_quantize_args *in, bool transposed, moi_stream stream);
 
 #endif

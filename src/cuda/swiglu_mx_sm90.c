@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * swiglu_mx_sm90.c: launches swiglu_mx_sm90.cu: SwiGLU and its gradient from BF16 to blocks of 32, without groups. */
+ * swiglu_mx_sm90.c: launches swiglu_mx_sm90.cu: SwiGLU and its gradient from BF16 to blocks of 32, whole or in groups. */
 #include <stdio.h>
 
 #include "format.h"
@@ -10,16 +10,21 @@
 enum { THREADS = 512 };
 
 /* What one variant is compiled for; elem 0: that side is not wanted. */
-typedef struct shape { int row_elem, col_elem; } shape;
+typedef struct shape { int row_elem, col_elem; bool row_rebase, col_rebase, ragged; } shape;
 
 static void defines_for(shape s, bool backward, char defines[MOII_DEFINES])
 {
-    snprintf(defines, MOII_DEFINES, "BACKWARD=%d ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d", backward, s.row_elem ? TILE_MX32 : TILE_NONE,
-             s.row_elem, s.col_elem ? TILE_MX32 : TILE_NONE, s.col_elem);
+    snprintf(defines, MOII_DEFINES, "BACKWARD=%d ROW_KIND=%d ROW_ELEM=%d COL_KIND=%d COL_ELEM=%d ROW_REBASE=%d COL_REBASE=%d RAGGED=%d", backward,
+             s.row_elem ? TILE_MX32 : TILE_NONE, s.row_elem, s.col_elem ? TILE_MX32 : TILE_NONE, s.col_elem, s.row_rebase, s.col_rebase,
+             s.ragged);
 }
 
 static const shape shapes[] = {
-    { ELEM_E4M3, ELEM_E4M3 }, { ELEM_E4M3, 0 }, { 0, ELEM_E4M3 }, { ELEM_E5M2, ELEM_E5M2 }, { ELEM_E5M2, 0 }, { 0, ELEM_E5M2 },
+    { ELEM_E4M3, ELEM_E4M3, false, false, false }, { ELEM_E4M3, 0, false, false, false },        { 0, ELEM_E4M3, false, false, false },
+    { ELEM_E5M2, ELEM_E5M2, false, false, false }, { ELEM_E5M2, 0, false, false, false },        { 0, ELEM_E5M2, false, false, false },
+    { ELEM_E4M3, ELEM_E4M3, true, true, false },   { ELEM_E4M3, 0, true, false, false },         { ELEM_E4M3, ELEM_E4M3, true, false, false },
+    { ELEM_E4M3, ELEM_E4M3, false, true, false },  { ELEM_E4M3, ELEM_E4M3, false, false, true }, { 0, ELEM_E4M3, false, false, true },
+    { ELEM_E5M2, ELEM_E5M2, false, false, true },  { ELEM_E4M3, ELEM_E4M3, true, true, true },   { 0, ELEM_E4M3, false, true, true },
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 static void variant(int i, char defines[MOII_DEFINES]) { defines_for(shapes[i / 2], i % 2, defines); }
@@ -45,8 +50,8 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     if (!moii_swiglu_sm90_takes(d, why)) return false;
     *why = "results must be in blocks of 32";
     if (!is_mx(&d->rowwise, d->want & MOI_WANT_ROWWISE) || !is_mx(&d->colwise, d->want & MOI_WANT_COLWISE)) return false;
-    *why = "columns must not be cut where groups are";
-    if (d->groups && d->want & MOI_WANT_COLWISE) return false;
+    *why = "columns alone, not in groups, need scales that are free";
+    if (d->colwise_mx && !d->groups && !(d->want & MOI_WANT_ROWWISE)) return false;
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
@@ -55,7 +60,9 @@ static moi_status plan_it(moi_plan *plan)
     const moi_swiglu_desc *d = &plan->desc.swiglu;
     moii_gpu_kernel *k = moii_gpu_state(plan, 2 * sizeof *k);
     if (!k) return MOI_ERR_NOMEM;
-    const shape s = { .row_elem = d->want & MOI_WANT_ROWWISE ? (int)d->rowwise.elem : 0, .col_elem = d->want & MOI_WANT_COLWISE ? (int)d->colwise.elem : 0 };
+    const shape s = { .row_elem = d->want & MOI_WANT_ROWWISE ? (int)d->rowwise.elem : 0, .col_elem = d->want & MOI_WANT_COLWISE ? (int)d->colwise.elem : 0,
+                      .row_rebase = d->rowwise_mx == MOI_MX_PER_128, .col_rebase = d->colwise_mx == MOI_MX_PER_128,
+                      .ragged = d->groups && d->want & MOI_WANT_COLWISE };
     for (int i = 0; i < 2; i++) {
         k[i].kernel = &kernel;
         k[i].shared_bytes = shared_bytes(s, i);
@@ -65,10 +72,11 @@ static moi_status plan_it(moi_plan *plan)
 }
 
 /* How many strips a block makes: where there is work for many rounds of blocks, two; else forward one long round, and backward one strip, as
- * its tiles are large. */
-static int64_t depth_of(int64_t strips, int64_t stripes, int64_t sms, bool backward)
+ * its tiles are large.  Backward with groups the kernel makes no second one (ONE_STRIP). */
+static int64_t depth_of(int64_t strips, int64_t stripes, int64_t sms, bool backward, bool ragged)
 {
     enum { BLOCKS_AT_ONCE = 2, DEEP = 16, BEST = 2 };
+    if (backward && ragged) return 1;
     int64_t depth = moii_tile8_depth(strips, stripes, sms * BLOCKS_AT_ONCE);
     if (depth > DEEP) return BEST;
     return backward ? 1 : depth;
@@ -81,11 +89,18 @@ static int64_t deal(swiglu_sm90_args *a, int64_t strips, int64_t stripes, int64_
     enum { LEAST = 8, MOST = 32 };
     const int64_t half = sms / stripes, two = half ? moii_ceil_div(strips, half) : 0; /* as many as two blocks have together */
     const bool uneven = !backward && two >= LEAST && two <= MOST && 16 * half * stripes >= 15 * sms;
-    const int64_t parts = uneven ? 2 * half : moii_ceil_div(strips, depth_of(strips, stripes, sms, backward));
+    const int64_t parts = uneven ? 2 * half : moii_ceil_div(strips, depth_of(strips, stripes, sms, backward, a->cut.groups > 0));
     a->strips = (unsigned int)strips;
     a->step = a->first_parts = (unsigned int)(uneven ? half : parts);
     a->first_strips = (unsigned int)(uneven ? half * ((two * 11 + 8) / 16) : strips);
     return parts;
+}
+
+/* Of 128 rows; with groups, of four slots of 32, of which each group may have one more, and equal scales of columns begin anew with each group. */
+static int64_t strips_of(const swiglu_sm90_args *a, bool equal)
+{
+    if (a->cut.groups && !equal) return moii_ceil_div(a->cut.rows / MOII_MX_BLOCK + a->cut.groups + 1, MOII_TILE / MOII_MX_BLOCK);
+    return moii_tile8_strips(a->cut.rows, a->cut.groups, 1);
 }
 
 static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bool backward, moi_stream stream)
@@ -93,9 +108,9 @@ static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bo
     const moi_swiglu_desc *d = &plan->desc.swiglu;
     const moii_gpu_kernel *k = (const moii_gpu_kernel *)plan->state + backward;
     swiglu_sm90_args a = moii_swiglu_sm90_args(d, in, backward);
-    if (in->rows == 0) return MOI_OK;
+    if (in->rows == 0 && !a.cut.groups) return MOI_OK;
     const int64_t stripes = d->width / MOII_TILE;
-    const int64_t parts = deal(&a, moii_tile8_strips(in->rows, 0, 1), stripes, moii_gpu_of(plan->ctx)->sms, backward);
+    const int64_t parts = deal(&a, strips_of(&a, d->colwise_mx), stripes, moii_gpu_of(plan->ctx)->sms, backward);
     moii_gpu_launch launch = { .grid = { stripes, parts }, .threads = THREADS, .shared_bytes = k->shared_bytes };
     return moii_gpu_run(plan, k, &launch, &a, stream);
 }

@@ -73,7 +73,10 @@ bool moii_swiglu_sm90_takes(const moi_swiglu_desc *d, const char **why)
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
-    return moii_swiglu_sm90_takes(desc, why) && moii_gpu_fits(ctx, &kernel, why);
+    const moi_swiglu_desc *d = desc;
+    *why = "no equal scales";
+    if (d->rowwise_mx || d->colwise_mx) return false;
+    return moii_swiglu_sm90_takes(d, why) && moii_gpu_fits(ctx, &kernel, why);
 }
 
 static moi_status plan_it(moi_plan *plan)

@@ -40,7 +40,8 @@ static moi_status take_desc(const moi_ctx *ctx, const moi_ggemm_desc *desc, moi_
     MOII_REQUIRE(d->scatter_rows >= 0 && (d->scatter_rows == 0 || d->grouping == MOI_GROUP_M), MOI_ERR_ARG,
                  "ggemm plan: scatter_rows must be >= 0, and 0 unless grouping is GROUP_M, got %lld", (long long)d->scatter_rows);
     MOII_REQUIRE(!d->weighted || d->grouping == MOI_GROUP_M, MOI_ERR_ARG, "ggemm plan: weighted must be false unless grouping is GROUP_M");
-    return d->swiglu ? check_swiglu(d) : MOI_OK;
+    if (d->swiglu) MOII_TRY(check_swiglu(d));
+    return moii_mx_check(d->rowwise_mx, MOI_MX_PER_128, &d->rowwise, d->swiglu, "ggemm plan: rowwise");
 }
 
 moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_desc *desc)

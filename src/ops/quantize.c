@@ -15,19 +15,6 @@ static moi_status check_groups(const moi_quantize_desc *d)
     return moii_format_check_ragged(f, sides[1]);
 }
 
-static moi_status check_mx(const moi_quantize_desc *d)
-{
-    const moi_format *f = &d->rowwise;
-    MOII_REQUIRE(d->rowwise_mx == MOI_MX_FREE || d->rowwise_mx == MOI_MX_PER_128 || d->rowwise_mx == MOI_MX_PER_ROW, MOI_ERR_ARG,
-                 "quantize plan: rowwise_mx must be 0 (free), 1 (per 128) or 2 (per row), got %d", (int)d->rowwise_mx);
-    if (d->rowwise_mx == MOI_MX_FREE) return MOI_OK;
-    MOII_REQUIRE(d->want & MOI_WANT_ROWWISE, MOI_ERR_ARG, "quantize plan: rowwise_mx needs want with ROWWISE (1), got %u", d->want);
-    MOII_REQUIRE(f->recipe == MOI_RECIPE_MX32 && f->elem == MOI_E4M3 && !(f->flags & MOI_NONFINITE_LENIENT), MOI_ERR_ARG,
-                 "quantize plan: rowwise_mx needs rowwise to be mx32 with e4m3 and not lenient, got %s with %s and flags %u",
-                 moi_recipe_name(f->recipe), moi_dtype_name(f->elem), f->flags);
-    return MOI_OK;
-}
-
 /* Every size of the largest run must fit. */
 static moi_status check_sizes(const moi_quantize_desc *d)
 {
@@ -61,7 +48,8 @@ moi_status moi_quantize_plan_create(moi_plan **out, moi_ctx *ctx, const moi_quan
         MOII_TRY(moii_format_check(f, sides[side]));
         recipes |= MOII_RECIPE_BIT(f->recipe);
     }
-    MOII_TRY(check_mx(&d));
+    MOII_TRY(moii_mx_check(d.rowwise_mx, MOI_MX_PER_ROW, &d.rowwise, d.want & MOI_WANT_ROWWISE, sides[0]));
+    MOII_TRY(moii_mx_check(d.colwise_mx, MOI_MX_PER_128, &d.colwise, d.want & MOI_WANT_COLWISE, sides[1]));
     MOII_TRY(check_groups(&d));
     MOII_TRY(check_sizes(&d));
     return moii_plan_make(out, ctx, MOII_OP_QUANTIZE, &d, sizeof d, d.row, recipes);

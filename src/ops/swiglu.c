@@ -53,6 +53,8 @@ moi_status moi_swiglu_plan_create(moi_plan **out, moi_ctx *ctx, const moi_swiglu
         MOII_TRY(moii_format_check(f, sides[side]));
         recipes |= MOII_RECIPE_BIT(f->recipe);
     }
+    MOII_TRY(moii_mx_check(d.rowwise_mx, MOI_MX_PER_128, &d.rowwise, d.want & MOI_WANT_ROWWISE, sides[0]));
+    MOII_TRY(moii_mx_check(d.colwise_mx, MOI_MX_PER_128, &d.colwise, d.want & MOI_WANT_COLWISE, sides[1]));
     MOII_TRY(check_groups(&d));
     MOII_TRY(check_sizes(&d));
     return moii_plan_make(out, ctx, MOII_OP_SWIGLU, &d, sizeof d, d.row, recipes);

@@ -4,14 +4,12 @@
  * makes two tiles of 128 x 128 values, one below the other, so that 256 bytes of a column leave together.
  *
  *   defines   ROW_KIND: TILE_NONE or COL_KIND; COL_KIND: TILE_MX32 or TILE_BLK128; ROW_ELEM, COL_ELEM: ELEM_E4M3 or ELEM_E5M2; RAGGED: 1 where
- *             groups cut the rows; ROW_REBASE: 1 where the scales of 128 columns are made equal (E4M3), as moi_rebase_run would.  TILE_BLK128 is
- *             made both ways, without groups
+ *             groups cut the rows; ROW_REBASE, COL_REBASE: 1 where the scales of 128 columns, or rows, are made equal (E4M3), as moi_rebase_run
+ *             would.  TILE_BLK128 is made both ways, without groups
  *   grid      z: bands of x: 128 columns each, y: 256 rows
  *   clusters  of blocks side by side, which meet where a.meets says: memory takes what begins to be stored at the same time faster
  *             (docs/notes/quantize-h200.md)
- *   slots     of 32 rows, eight to a block, each a block of every column: slot s stands for codes 32 s .. 32 s + 31.  With groups, group g owns
- *             those from offsets[g] / 32 + g, which is where its codes begin, and each has its own rows: so groups cost no tiles of their own.
- *             A slot that has fewer rows, or none, is filled up with zeros, as are those of rows that no group owns, down columns.
+ *   slots     of 32 rows, eight to a block (tile8_slots.cuh)
  *   threads   512, of which 128 have one slot of each tile.  Along rows, warp w, lane l: rows 8 (w % 4) + 4 (l / 16) + 0..3, columns
  *             8 (l % 16) + 0..7, two rows at a time.  Down columns: half a slot, 16 rows, of two columns.
  *   shared    dynamic: both tiles, their codes down columns until they leave, scales.  TILE_BLK128: the largest magnitudes of columns stand where
@@ -26,26 +24,25 @@
 
 #define ROWS (ROW_KIND != TILE_NONE)
 #define BLK128 (COL_KIND == TILE_BLK128)
-#define SLOT_BITS 5
-#define SLOT (1 << SLOT_BITS)
-#define STRIP_BITS SLOT_BITS
+#define STRIP_SLOTS (COL_REBASE ? 4 : 8)
+#define ALL_ROWS ROWS
 MOII_FN int thread_index(void) { return (int)(threadIdx.x % 256); }
-#include "tile8_groups.cuh"
 #include "tile8_rows.cuh"
 #include "tile8_scales.cuh"
+#include "tile8_slots.cuh"
 #include "mx_turn.cuh"
 #if BLK128
 #include "blk_turn.cuh"
 #endif
-
-/* Rows of a slot; valid ones come first. */
-typedef struct slot { long long r0; int rows, owned; } slot;
 
 typedef struct shared_memory {
     whole_tile in[2];
     half_tile turned[2];
     shared_scales row[2], col[2];
     slot slots[8];
+#if COL_REBASE
+    strip cut[2]; /* RAGGED: of each tile */
+#endif
 #if BLK128
     float inverse[2][TILE];
 #endif
@@ -54,49 +51,30 @@ extern __shared__ uint4 memory[];
 MOII_FN shared_memory *shared(void) { return (shared_memory *)memory; }
 
 #if RAGGED
-/* Where group g begins and ends, and g itself: the last that begins at slot i or before, `groups` behind them all. */
-typedef struct range { long long begin, end; unsigned int group; } range;
-
-/* One round of asking for all boundaries, each lane four of them: what lies around the slot is known with it. */
-MOII_FN range range_of(const quantize_mx_sm90_args &a, unsigned int i)
+/* All threads find out about the block's slots. */
+MOII_FN strip find_slots(const quantize_mx_sm90_args &a)
 {
-    enum { ROUNDS = 4 };
-    const unsigned int groups = (unsigned int)a.cut.groups, lane = threadIdx.x % 32;
-    range r = { 0, a.cut.rows, 0 };
-    if (groups > 32 * ROUNDS) {
-        r.group = group_among_many(a.cut.offsets, groups, i);
-        r.begin = a.cut.offsets[r.group];
-        if (r.group < groups) r.end = a.cut.offsets[r.group + 1];
-        return r;
+    const int k = threadIdx.x / 32;
+    strip b = strip_whole(a.blocks, blockIdx.y);
+    if (k < 8) {
+        const slot s = COL_REBASE ? find_slot(a.cut, a.blocks, 2 * blockIdx.y + k / 4, k % 4, &b) : find_slot(a.cut, a.blocks, blockIdx.y, k, &b);
+        if (threadIdx.x % 32 == 0) shared()->slots[k] = s;
+#if COL_REBASE
+        if (threadIdx.x % 128 == 0) shared()->cut[k / 4] = b;
+#endif
     }
-    long long at[ROUNDS];
-#pragma unroll
-    for (int k = 0; k < ROUNDS; k++) {
-        const unsigned int m = k * 32 + lane + 1;
-        at[k] = m <= groups ? a.cut.offsets[m] : a.cut.rows;
-    }
-#pragma unroll
-    for (int k = 0; k < ROUNDS; k++) {
-        if (r.group != 32 * k) continue; /* not all of the rounds before have begun, so none of this one has */
-        const unsigned int m = k * 32 + lane + 1, before = __popc(__ballot_sync(0xFFFFFFFFu, m <= groups && (unsigned int)(at[k] >> SLOT_BITS) + m <= i));
-        r.group += before;
-        if (before) r.begin = __shfl_sync(0xFFFFFFFFu, at[k], before - 1);
-        if (before < 32) r.end = __shfl_sync(0xFFFFFFFFu, at[k], before);
-    }
-    return r;
+    __syncthreads();
+    return b;
 }
 
-/* A whole warp finds out about slot i. */
-MOII_FN slot find_slot(const quantize_mx_sm90_args &a, unsigned int i)
+#if COL_REBASE
+/* Neither tile has rows, or codes of its own: they are a group's last ones. */
+MOII_FN bool is_idle(void)
 {
-    const range r = range_of(a, i);
-    slot s;
-    s.owned = r.group < (unsigned int)a.cut.groups;
-    s.r0 = r.begin + ((long long)(i - ((unsigned int)(r.begin >> SLOT_BITS) + r.group)) << SLOT_BITS);
-    s.rows = (int)max(min(r.end - s.r0, (long long)SLOT), 0LL);
-    if (!ROWS && !s.owned) s.rows = 0;
-    return s;
+    const shared_memory *m = shared();
+    return m->cut[0].left + m->cut[1].left == 0 && m->slots[0].owned && m->slots[4].owned;
 }
+#endif
 #endif
 
 /* The thread's slot of a tile, of those from `first` on; rows: from there on. */
@@ -146,7 +124,7 @@ MOII_FN void fetch_tile(const quantize_mx_sm90_args &a, const slot &s, int tile,
             from += a.in_bytes;
         }
     } else {
-        if (s.rows || BLK128) fetch_slowly(from, a.in_bytes, to, s.rows - my_row(), a.packets);
+        if (s.rows || BLK128 || (COL_REBASE && !RAGGED)) fetch_slowly(from, a.in_bytes, to, s.rows - my_row(), a.packets);
     }
     close_group();
 }
@@ -220,14 +198,6 @@ MOII_FN void put_slot_scales(const tile8_side &side, const shared_scales &from, 
         *(unsigned int *)(to + scale_place(side, s.r0 + row, c0 / 32, 15)) = w;
     }
 }
-
-/* The padding behind the last row becomes 0, where no tile ends with it. */
-MOII_FN void clear_padding(const quantize_mx_sm90_args &a, int c0)
-{
-    const long long last = a.row.layout == SCALES_TILED ? 127 : a.row.layout == SCALES_COL ? 15 : 0;
-    const long long r = a.cut.rows + threadIdx.x / 4;
-    if (r < ((a.cut.rows + last) & ~last)) ((unsigned char *)a.row.scale)[scale_place(a.row, r, c0 / 32 + threadIdx.x % 4, 15)] = 0;
-}
 #endif
 
 /* ---- down columns ---- */
@@ -243,21 +213,36 @@ static __device__ __noinline__ void put_column_slowly(unsigned char *to, long lo
     }
 }
 
-/* left: codes of a column from the first slot on. */
-MOII_FN void put_columns(const quantize_mx_sm90_args &a, long long first, int c0, int left)
+/* The thread's chunk of each 32nd column of a tile. */
+MOII_FN void put_chunks(const quantize_mx_sm90_args &a, unsigned char *to, const half_tile &from, bool whole, int left)
 {
-    const int k = threadIdx.x % 16, col = threadIdx.x / 16;
-    unsigned char *to = a.col.data + (c0 + col) * a.col.stride + (first << SLOT_BITS) + 16 * k;
-    const half_tile &from = shared()->turned[k / 8];
-    if (a.col_packets && left >= 2 * TILE) {
-        const uint4 *chunk = &from[col][chunk_place(col, k % 8)];
+    const int col = threadIdx.x / 16;
+    if (a.col_packets && whole) {
+        const uint4 *chunk = &from[col][chunk_place(col, threadIdx.x % 8)];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             put_sixteen(to, chunk[i * 32 * (TILE / 16)]);
             to += 32 * a.col.stride;
         }
-    } else put_column_slowly(to, a.col.stride, from, a.col_packets, left - 16 * k);
-    const int tile = threadIdx.x / 256;
+    } else put_column_slowly(to, a.col.stride, from, a.col_packets, left);
+}
+
+#if RAGGED && COL_REBASE
+MOII_FN void put_columns(const quantize_mx_sm90_args &a, long long, int c0, int)
+{
+    const int k = threadIdx.x % 16, col = threadIdx.x / 16, tile = threadIdx.x / 256;
+    const strip b = shared()->cut[k / 8], own = shared()->cut[tile];
+    unsigned char *to = a.col.data + (c0 + col) * a.col.stride + ((long long)b.first << SLOT_BITS) + 16 * (k % 8);
+    put_chunks(a, to, shared()->turned[k / 8], b.left == TILE, b.left - 16 * (k % 8));
+    if (own.left) put_e8m0(a.col, (unsigned char *)a.col.scale, shared()->col[tile], c0, TILE, own.first, own.left >> SLOT_BITS);
+}
+#else
+/* left: codes of a column from the first slot on. */
+MOII_FN void put_columns(const quantize_mx_sm90_args &a, long long first, int c0, int left)
+{
+    const int k = threadIdx.x % 16, col = threadIdx.x / 16, tile = threadIdx.x / 256;
+    unsigned char *to = a.col.data + (c0 + col) * a.col.stride + (first << SLOT_BITS) + 16 * k;
+    put_chunks(a, to, shared()->turned[k / 8], left >= 2 * TILE, left - 16 * k);
 #if BLK128
     const long long block = first / 4 + tile;
     if (block < a.blocks) put_f32(a.col, (unsigned int *)a.col.scale, shared()->col[tile], c0, TILE, block);
@@ -266,6 +251,7 @@ MOII_FN void put_columns(const quantize_mx_sm90_args &a, long long first, int c0
     if (there > 0) put_e8m0(a.col, (unsigned char *)a.col.scale, shared()->col[tile], c0, TILE, block, (int)min(there, 4LL));
 #endif
 }
+#endif
 
 /* The cluster's blocks meet, if `when` is among a.meets. */
 MOII_FN void meet(const quantize_mx_sm90_args &a, int when)
@@ -302,24 +288,26 @@ MOII_FN void make_tile(const quantize_mx_sm90_args &a, const slot &s, int tile, 
     if (threadIdx.x / 256 == tile && rows > 0)
         put_e8m0(a.row, (unsigned char *)a.row.scale, shared()->row[tile], (first + 4 * tile) << SLOT_BITS, rows, c0 / 32, 4);
 #endif
-    turn_two(a.col, shared()->in[tile], shared()->turned[tile], &shared()->col[tile], RAGGED ? s.owned ? s.rows : 0 : SLOT);
+    turn_two(a.col, shared()->in[tile], shared()->turned[tile], &shared()->col[tile], RAGGED ? s.owned ? s.rows : 0 : SLOT, false);
 }
 #endif
 
 extern "C" __global__ void __launch_bounds__(512, 2) quantize_mx_sm90(const __grid_constant__ quantize_mx_sm90_args a)
 {
     const int c0 = (int)(blockIdx.z * gridDim.x + blockIdx.x) * TILE;
-    const long long first = (long long)blockIdx.y * 8;
-    const int left = (int)min((RAGGED ? a.blocks << SLOT_BITS : a.cut.rows) - (first << SLOT_BITS), 2LL * TILE);
 #if RAGGED
-    if (threadIdx.x < 256) {
-        const slot s = find_slot(a, (unsigned int)first + threadIdx.x / 32);
-        if (threadIdx.x % 32 == 0) shared()->slots[threadIdx.x / 32] = s;
-    }
-    __syncthreads();
+    const strip b = find_slots(a);
+    const long long first = b.first;
+    const int left = b.left;
 #if ROWS
-    if (blockIdx.y == 0) clear_padding(a, c0);
+    if (blockIdx.y == 0) clear_padding(a.row, a.cut.rows, c0);
 #endif
+#if COL_REBASE
+    if (is_idle()) return; /* as all of a cluster do */
+#endif
+#else
+    const long long first = (long long)blockIdx.y * 8;
+    const int left = (int)min(a.cut.rows - (first << SLOT_BITS), 2LL * TILE);
 #endif
     const slot s0 = slot_of(0, first, left);
     fetch_tile(a, s0, 0, c0);

@@ -14,23 +14,45 @@
 
 MOII_FN long long place(const rebase_plain_args &a, long long r, long long b) { return stored_scale_place(a.layout, 0, r, b, a.rows, a.blocks); }
 
-/* The lane's code of a block, 0 behind the row's end, and whether the whole block is zero. */
-MOII_FN unsigned int code_at(const rebase_plain_args &a, long long r, long long b, bool *zero)
+/* Blocks first .. last - 1 of a row, of codes before `end`. */
+typedef struct group { long long first, last, end; } group;
+
+MOII_FN group group_at(const rebase_plain_args &a, long long g)
+{
+    group s = { g * a.width, (g + 1) * a.width, a.cols };
+    if (a.cut) {
+        long long low = 0, high = a.cut; /* the last part that begins at group g or before */
+        while (low < high) {
+            const long long i = (low + high + 1) / 2;
+            if (a.offsets[i] / 128 + i <= g) low = i;
+            else high = i - 1;
+        }
+        const long long start = a.offsets[low] / 32 + low, rows = low < a.cut ? a.offsets[low + 1] - a.offsets[low] : 0;
+        s.first = start + (g - a.offsets[low] / 128 - low) * a.width, s.end = start * 32 + rows;
+        s.last = min(s.first + a.width, start + (rows + 31) / 32);
+        return s;
+    }
+    s.last = min(s.last, a.blocks);
+    return s;
+}
+
+/* The lane's code of a block, 0 behind the group's end, and whether the whole block is zero. */
+MOII_FN unsigned int code_at(const rebase_plain_args &a, long long r, long long b, long long end, bool *zero)
 {
     const long long c = b * 32 + threadIdx.x % 32;
-    const unsigned int code = c < a.cols ? a.in[r * a.in_ld + c] : 0;
+    const unsigned int code = c < end ? a.in[r * a.in_ld + c] : 0;
     *zero = !__any_sync(EVERYONE, (code & 0x7Fu) != 0);
     return code;
 }
 
 /* E*, or 0xFF if a block of the group has a NaN scale. */
-MOII_FN unsigned int common_scale(const rebase_plain_args &a, long long r, long long first, long long last)
+MOII_FN unsigned int common_scale(const rebase_plain_args &a, long long r, const group &s)
 {
     unsigned int top = 0;
     bool zero;
-    for (long long b = first; b < last; b++) {
+    for (long long b = s.first; b < s.last; b++) {
         const unsigned int e = a.in_scale[place(a, r, b)];
-        code_at(a, r, b, &zero);
+        code_at(a, r, b, s.end, &zero);
         if (e == 0xFFu) return 0xFFu;
         if (e > top && !zero) top = e;
     }
@@ -39,13 +61,13 @@ MOII_FN unsigned int common_scale(const rebase_plain_args &a, long long r, long 
 
 MOII_FN void rebase_group(const rebase_plain_args &a, long long r, long long g)
 {
-    const long long first = g * a.width, last = first + a.width < a.blocks ? first + a.width : a.blocks;
+    const group s = group_at(a, g);
     const int lane = (int)threadIdx.x % 32;
-    const unsigned int top = common_scale(a, r, first, last);
+    const unsigned int top = common_scale(a, r, s);
     int worst = 0;
-    for (long long b = first; b < last; b++) {
+    for (long long b = s.first; b < s.last; b++) {
         bool zero;
-        const unsigned int code = code_at(a, r, b, &zero);
+        const unsigned int code = code_at(a, r, b, s.end, &zero);
         int shift = (int)top - a.in_scale[place(a, r, b)];
         if (top == 0xFFu || zero) shift = 0;
         worst = shift > worst ? shift : worst;
@@ -53,7 +75,7 @@ MOII_FN void rebase_group(const rebase_plain_args &a, long long r, long long g)
         /* beyond 2^-60 every code rounds to zero anyway, and the factor stays a normal FP32 */
         const float factor = moii_float_of((unsigned int)(127 - (shift < 60 ? shift : 60)) << 23);
         const unsigned int moved = top == 0xFFu ? 0x7Fu : moii_e4m3_encode(moii_e4m3_decode(code) * factor);
-        if (b * 32 + lane < a.cols) a.out[r * a.out_ld + b * 32 + lane] = (unsigned char)moved;
+        if (b * 32 + lane < s.end) a.out[r * a.out_ld + b * 32 + lane] = (unsigned char)moved;
         if (lane == 0) a.out_scale[place(a, r, b)] = (unsigned char)top;
     }
     if (lane) return;

@@ -76,6 +76,19 @@ MOII_FN uint2 eight_codes(int elem, const float v[8])
     return make_uint2(four_codes(elem, v[0], v[1], v[2], v[3]), four_codes(elem, v[4], v[5], v[6], v[7]));
 }
 
+/* Codes of E4M3 times 2^-shift, rounded once more: FP16 holds every code, and every product that is not below half the smallest code. */
+MOII_FN uint2 shifted(uint2 codes, unsigned int shift)
+{
+    const float by = moii_float_of((127u - (shift < 60 ? shift : 60)) << 23); /* far below the smallest FP16 it is 0, and so are the codes */
+    asm("{.reg .b16 l, h; .reg .b32 f, x, y; cvt.rn.f16x2.f32 f, %2, %2;"
+        " mov.b32 {l, h}, %0; cvt.rn.f16x2.e4m3x2 x, l; cvt.rn.f16x2.e4m3x2 y, h; mul.rn.f16x2 x, x, f; mul.rn.f16x2 y, y, f;"
+        " cvt.rn.satfinite.e4m3x2.f16x2 l, x; cvt.rn.satfinite.e4m3x2.f16x2 h, y; mov.b32 %0, {l, h};"
+        " mov.b32 {l, h}, %1; cvt.rn.f16x2.e4m3x2 x, l; cvt.rn.f16x2.e4m3x2 y, h; mul.rn.f16x2 x, x, f; mul.rn.f16x2 y, y, f;"
+        " cvt.rn.satfinite.e4m3x2.f16x2 l, x; cvt.rn.satfinite.e4m3x2.f16x2 h, y; mov.b32 %1, {l, h};}"
+        : "+r"(codes.x), "+r"(codes.y) : "f"(by));
+    return codes;
+}
+
 /* The scale of a block goes to shared memory; what its values are multiplied by comes back. */
 MOII_FN float take_scale(int kind, const tile8_side &side, unsigned int amax, bool writes, shared_scales *s, int block, int row)
 {

@@ -79,21 +79,6 @@ MOII_FN void put_row(row_place &at, long long stride, bool plain, uint2 codes)
     at.to += stride, at.rows--;
 }
 
-#if ROW_REBASE
-/* Codes of E4M3 times 2^-shift, rounded once more: FP16 holds every code, and every product that is not below half the smallest code. */
-MOII_FN uint2 shifted(uint2 codes, unsigned int shift)
-{
-    const float by = moii_float_of((127u - (shift < 60 ? shift : 60)) << 23); /* far below the smallest FP16 it is 0, and so are the codes */
-    asm("{.reg .b16 l, h; .reg .b32 f, x, y; cvt.rn.f16x2.f32 f, %2, %2;"
-        " mov.b32 {l, h}, %0; cvt.rn.f16x2.e4m3x2 x, l; cvt.rn.f16x2.e4m3x2 y, h; mul.rn.f16x2 x, x, f; mul.rn.f16x2 y, y, f;"
-        " cvt.rn.satfinite.e4m3x2.f16x2 l, x; cvt.rn.satfinite.e4m3x2.f16x2 h, y; mov.b32 %0, {l, h};"
-        " mov.b32 {l, h}, %1; cvt.rn.f16x2.e4m3x2 x, l; cvt.rn.f16x2.e4m3x2 y, h; mul.rn.f16x2 x, x, f; mul.rn.f16x2 y, y, f;"
-        " cvt.rn.satfinite.e4m3x2.f16x2 l, x; cvt.rn.satfinite.e4m3x2.f16x2 h, y; mov.b32 %1, {l, h};}"
-        : "+r"(codes.x), "+r"(codes.y) : "f"(by));
-    return codes;
-}
-#endif
-
 #if TILE_BF16 && ROW_KIND == TILE_MX32
 /* plain: see put_row; the same for all threads of a warp. */
 MOII_FN void do_rows_as(const tile8_side &side, row_place at, bool plain, const line v[8], int row0, shared_scales *scales)
