@@ -143,7 +143,7 @@ void moit_job_run(moit_job *j)
  * the largest, and the sum once more (shared by MMA-Sim's authors as bit-exact for Hopper); FP8 sums begin anew every 128 products. */
 static double tensor_error(const moit_job *j, const double *a, const double *b, int64_t from, int64_t to)
 {
-    bool wide = j->a.format.recipe == MOI_RECIPE_BF16 || (j->a.format.recipe == MOI_RECIPE_MX32 && j->grouping == MOI_GROUP_K);
+    bool wide = j->a.format.recipe == MOI_RECIPE_BF16 || (j->a.format.recipe == MOI_RECIPE_MX32 && j->grouping == MOI_GROUP_K && j->mx == MOI_MX_FREE);
     int64_t step = wide ? 16 : 32, chain = wide ? to - from : j->a.format.recipe == MOI_RECIPE_MX32 && j->mx == MOI_MX_FREE ? 32 : 128;
     double error = 0.0, sum = 0.0;
     for (int64_t l = from; l < to; l += step) {

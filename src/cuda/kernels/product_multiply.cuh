@@ -4,11 +4,11 @@
 #define MOII_PRODUCT_MULTIPLY_CUH
 
 /* Where registers are few, none keeps what follows from it. */
-MOII_FN unsigned int this_thread() { return THREADS > 384 ? as_it_is(threadIdx.x) : threadIdx.x; }
+MOII_FN unsigned int this_thread(const shared &s) { return KEEPS_THREAD ? as_it_is(s.thread) : THREADS > 384 ? as_it_is(threadIdx.x) : threadIdx.x; }
 
 MOII_FN void release_stage(const shared &s, unsigned int stage)
 {
-    const unsigned int lane = this_thread() % 32;
+    const unsigned int lane = this_thread(s) % 32;
     __syncwarp();
     static_assert(CLUSTER <= 2, "whoever is not the first block tells itself and the first one, which writes into all");
     if (CLUSTER > 1) {
@@ -26,7 +26,9 @@ MOII_FN void clear_tail(const shared &s, unsigned int stage, int there)
         if (i / 8 % 64 >= there) ((uint4 *)p)[i] = make_uint4(0, 0, 0, 0);
 #else
     const int size = BITS16 ? 2 : 1;
+#pragma unroll 1
     for (int row = t; row < BM + COLUMNS; row += CONSUMERS)
+#pragma unroll 1
         for (int i = there * size / 16 * 16; i < 128; i += size) {
             if (i < there * size) continue;
             const int at = row * 128 + ((i / 16 ^ (row & 7)) * 16 + i % 16);
@@ -255,9 +257,9 @@ MOII_FN unsigned int row_scales(const shared &s, const unit &u, int wg)
 }
 
 /* Bytes from there to that of this lane's first row. */
-MOII_FN unsigned int lane_scales()
+MOII_FN unsigned int lane_scales(const shared &s)
 {
-    const unsigned int t = this_thread();
+    const unsigned int t = this_thread(s);
     return t / 32 % 4 * 64 + t % 32 / 4 * 4;
 }
 
@@ -298,12 +300,14 @@ MOII_FN void promote(float *sum, const float *acc, int width, const wave_scales 
     }
 }
 
+/* A unit's last stage alone may have to be cleared, so it has code of its own. */
+#define PEELED (STAGES_STRADDLE && SCALING == SCALING_VECTOR)
 /* Whole rounds of the ring by name, so that addresses are constants, where there are registers for that. */
 #define BY_NAME (!SHORT && TURNS == 1 && SCALING != SCALING_VECTOR && SCALE_ARRIVALS == 0)
 
 MOII_FN unsigned int lane_columns(const shared &s, unsigned int from)
 {
-    return s.base + SCALES_AT + from + 4 * A_STAGED + this_thread() % 4 * (WOVEN ? 16 : 8);
+    return s.base + SCALES_AT + from + 4 * A_STAGED + this_thread(s) % 4 * (WOVEN ? 16 : 8);
 }
 
 /* One stage: for each of so many waves, four products summed by the tensor cores, then added times their scales.  keep: the stage is not
@@ -324,7 +328,7 @@ MOII_FN void multiply_stage(const shared &s, ring at, unsigned int rows, unsigne
         const int down = beside ? 0 : w * WAVES_APART, across = beside ? w : 0;
         const unsigned int tile = as_it_is(s.a) + at.stage * (STAGE_BYTES / 16) + down * 512;
 #pragma unroll
-        for (int i = 0; i < 2 && SCALES_STAGED; i++) v.a[i] = shared_read(rows + lane_scales() + from + down * 256 + i * 32);
+        for (int i = 0; i < 2 && SCALES_STAGED; i++) v.a[i] = shared_read(rows + lane_scales(s) + from + down * 256 + i * 32);
         if (SCALING == SCALING_SQUARE && across) v.b[0] = shared_read(square + across * (4 * SQUARES_STEPS));
         wgmma_hold(acc);
         wgmma_begin();
@@ -346,7 +350,7 @@ MOII_FN void multiply_stage(const shared &s, ring at, unsigned int rows, unsigne
 static_assert(SQUARES == 1 || !SCALES_STAGED, "a block's columns have one scale");
 MOII_FN void multiply_half(const shared &s, const unit &u, ring at, unsigned int rows, unsigned int square, int wg, float *sum)
 {
-    const unsigned int from = 4 * SCALE_FLOATS * at.stage, there = rows + lane_scales() + from + (blocks_of(u) - 1 - wg) * 256;
+    const unsigned int from = 4 * SCALE_FLOATS * at.stage, there = rows + lane_scales(s) + from + (blocks_of(u) - 1 - wg) * 256;
     wave_scales v;
     float acc[BN / 4];
     barrier_wait(full_barrier(s, at.stage), at.parity);
@@ -449,7 +453,7 @@ MOII_FN void start_stage(const shared &s, ring at, float *acc)
 /* They are there, and are added. */
 MOII_FN void add_stage(const shared &s, ring at, unsigned int rows, unsigned int square, int in, float *acc, float *sum)
 {
-    const unsigned int from = rows + lane_scales() + 4 * SCALE_FLOATS * at.stage;
+    const unsigned int from = rows + lane_scales(s) + 4 * SCALE_FLOATS * at.stage;
     wave_scales v;
 #pragma unroll
     for (int i = 0; i < 2; i++) v.a[i] = shared_read(from + i * 32);
@@ -570,7 +574,7 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
     stage_cleared(s, u, *r, step);
     multiply_stage(s, *r, rows, square_of(s, *taken, step, apart), in, true, WAVES, false, sum);
     ring_step(r);
-    for (step++; step < steps; step++, ring_step(r)) {
+    for (step++; step < steps - PEELED; step++, ring_step(r)) {
         if (TURNS > 1 && step % TURNS != team) continue;
         if (squares && step % SQUARES_STEPS < TURNS) leave_squares(s, *taken), take_squares(s, taken);
         if (BY_NAME && r->stage == 0) {
@@ -584,9 +588,18 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
             if (step == steps) break;
             if (squares && step == end) leave_squares(s, *taken), take_squares(s, taken);
         }
-        stage_cleared(s, u, *r, step);
+        if (!PEELED) stage_cleared(s, u, *r, step);
         multiply_stage(s, *r, rows, square_of(s, *taken, step, apart), in, false, WAVES, false, sum);
     }
+#if PEELED
+    if (step < steps) {
+        if (TURNS == 1 || step % TURNS == team) {
+            stage_cleared(s, u, *r, step);
+            multiply_stage(s, *r, rows, 0, in, false, WAVES, false, sum);
+        }
+        ring_step(r);
+    }
+#endif
     if (squares) leave_squares(s, *taken);
     /* the other team alone had stages of the last 64 */
     if (squares && TURNS > 1 && steps > SQUARES_STEPS && steps % SQUARES_STEPS > 0 && steps % SQUARES_STEPS <= team) {

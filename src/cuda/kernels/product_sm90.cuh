@@ -96,6 +96,8 @@
 #define PRODUCER_REGISTERS (THREADS == 640 ? 32 : WIDENS && THREADS == 384 ? 72 : 56)
 #define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? WIDENS ? 216 : 224 : 152)
 #define PROMOTED (SCALING != SCALING_NONE)
+/* where the compiler would ask for a thread's number at each stage, and wait for it */
+#define KEEPS_THREAD (THREADS > 384 && GROUPS == PRODUCT_DEPTH && SCALING == SCALING_VECTOR && SCALE_E8M0)
 #define LOADERS 96 /* threads of the first warpgroup that load scales */
 #define E8M0_SCALES (SCALING == SCALING_MX || (SCALING == SCALING_VECTOR && SCALE_E8M0))
 #define SCALES_STAGED (SCALING >= SCALING_SQUARE && SCALING <= SCALING_MX)
@@ -199,6 +201,7 @@ typedef struct shared {
     char *p;
     unsigned int rank; /* of the block in its cluster */
     unsigned int a, b; /* a multiplying warpgroup's descriptors of its part of the first stage */
+    unsigned int thread; /* KEEPS_THREAD: its number, in a register */
 } shared;
 
 MOII_FN unsigned int full_barrier(const shared &s, unsigned int stage) { return s.base + BARRIERS_AT + 16 * stage; }
@@ -316,6 +319,7 @@ MOII_FN void product(const product_args &a)
         if (SPLIT > 1) cluster_wait();
     } else {
         if (THREADS > 256) REGISTERS_TAKE(CONSUMER_REGISTERS);
+        if (KEEPS_THREAD) s.thread = __shfl_sync(0xFFFFFFFFu, threadIdx.x, threadIdx.x % 32);
         consume(a, s, block);
     }
     if (CLUSTER > 1) cluster_meet(); /* nobody leaves while another may still write to its memory */
