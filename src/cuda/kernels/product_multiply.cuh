@@ -3,6 +3,8 @@
 #ifndef MOII_PRODUCT_MULTIPLY_CUH
 #define MOII_PRODUCT_MULTIPLY_CUH
 
+#include "product_tail.cuh"
+
 /* Where registers are few, none keeps what follows from it. */
 MOII_FN unsigned int this_thread(const shared &s) { return KEEPS_THREAD ? as_it_is(s.thread) : THREADS > 384 ? as_it_is(threadIdx.x) : threadIdx.x; }
 
@@ -14,30 +16,6 @@ MOII_FN void release_stage(const shared &s, unsigned int stage)
     if (CLUSTER > 1) {
         if (lane <= s.rank) barrier_arrive_at(empty_barrier(s, stage), lane);
     } else if (lane == 0) barrier_arrive(empty_barrier(s, stage));
-}
-
-/* The last stage of a ragged reduction holds the next group's values behind `there`: they become 0, in A and B alike, for 0 x NaN is NaN. */
-MOII_FN void clear_tail(const shared &s, unsigned int stage, int there)
-{
-    char *p = s.p + STAGE_BYTES * stage;
-    const int t = (int)threadIdx.x - 128;
-#if A_TURNED || B_TURNED
-    for (int i = t; i < STAGE_BYTES / 16; i += CONSUMERS) /* lines of 128 bytes, 64 to a run */
-        if (i / 8 % 64 >= there) ((uint4 *)p)[i] = make_uint4(0, 0, 0, 0);
-#else
-    const int size = BITS16 ? 2 : 1;
-#pragma unroll 1
-    for (int row = t; row < BM + COLUMNS; row += CONSUMERS)
-#pragma unroll 1
-        for (int i = there * size / 16 * 16; i < 128; i += size) {
-            if (i < there * size) continue;
-            const int at = row * 128 + ((i / 16 ^ (row & 7)) * 16 + i % 16);
-            if (BITS16) *(unsigned short *)(p + at) = 0;
-            else p[at] = 0;
-        }
-#endif
-    shared_to_async();
-    threads_meet(1, CONSUMERS);
 }
 
 /* Here alone: else the compiler does it in advance for those tiles too whose sums begin as a product. */
@@ -406,13 +384,6 @@ MOII_FN void multiply_stage_mx(const shared &s, unsigned int stage, int wg, int 
     release_stage(s, stage);
 }
 #endif
-
-MOII_FN void stage_cleared(const shared &s, const unit &u, ring at, int step)
-{
-    if (!STAGES_STRADDLE || u.k_end - u.k - step * STEP >= STEP) return;
-    barrier_wait(full_barrier(s, at.stage), at.parity);
-    clear_tail(s, at.stage, u.k_end - u.k - step * STEP);
-}
 
 #if SCALING == SCALING_MX
 MOII_FN void multiply_stages(const shared &s, const unit &u, ring *r, int wg, int team, int there, float sum[WAVES][BN / 2])
