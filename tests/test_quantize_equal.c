@@ -103,7 +103,7 @@ static void test_columns(void **state)
     static const int64_t cuts[CUTS][GROUPS + 1] = { { 0, 70, 70, 333, 601, 640 },     { 0, 5, 12, 40, 560, 600 }, { 0, 129, 257, 300, 311, 616 },
                                                     { 0, 256, 512, 512, 640, 640 }, { 0, 0, 0, 0, 0, 0 },     { 0, 224, 255, 480, 481, 513 } };
     int ran[16] = { 0 };
-    for (int k = 0; k < 3 * (SIZES + 2 * CUTS) * 6; k++) {
+    for (int k = 0; k < 9 * (SIZES + 2 * CUTS); k++) {
         if (!moit_picked((uint64_t)k)) continue;
         const int which = k % (SIZES + 2 * CUTS), turn = k / (SIZES + 2 * CUTS);
         const bool cut = which >= SIZES;

@@ -284,7 +284,7 @@ static void test_fused(void **state)
         { 0, 128, 3, mx, mx, bf, MOI_BF16, 3 },    { 333, 256, 40, tiled, mx5, bf, MOI_BF16, 3 }, { 600, 128, 150, mx5, mx, bf, MOI_BF16, 3 },
         { 270, 128, 7, mx, mx5, bf, MOI_BF16, 2 },
         /* with one multiprocessor work for many rounds of blocks */
-        { 2300, 512, 5, mx, mx, bf, MOI_BF16, 3 },
+        { 2300, 256, 5, mx, mx, bf, MOI_BF16, 3 },
     };
     const equal none = { MOI_MX_FREE, MOI_MX_FREE };
     const struct { fused c; equal mx; } equals[] = {

@@ -26,7 +26,6 @@ static const shape shapes[] = {
     { TILE_MX32, ELEM_E5M2, ELEM_E5M2, true, false, false }, { TILE_MX32, 0, ELEM_E5M2, true, false, false },
     { TILE_MX32, ELEM_E4M3, ELEM_E4M3, false, true, false }, { TILE_MX32, ELEM_E4M3, ELEM_E4M3, true, true, false },
     { TILE_MX32, ELEM_E4M3, ELEM_E4M3, false, true, true }, { TILE_MX32, ELEM_E4M3, ELEM_E4M3, true, true, true },
-    { TILE_MX32, ELEM_E4M3, ELEM_E4M3, false, false, true }, { TILE_MX32, ELEM_E4M3, ELEM_E4M3, true, false, true },
     { TILE_MX32, 0, ELEM_E4M3, false, false, true }, { TILE_MX32, 0, ELEM_E4M3, true, false, true },
     { TILE_BLK128, ELEM_E4M3, ELEM_E4M3, false, false, false }, { TILE_BLK128, ELEM_E5M2, ELEM_E5M2, false, false, false },
 };

@@ -22,9 +22,8 @@ static void defines_for(shape s, bool backward, char defines[MOII_DEFINES])
 static const shape shapes[] = {
     { ELEM_E4M3, ELEM_E4M3, false, false, false }, { ELEM_E4M3, 0, false, false, false },        { 0, ELEM_E4M3, false, false, false },
     { ELEM_E5M2, ELEM_E5M2, false, false, false }, { ELEM_E5M2, 0, false, false, false },        { 0, ELEM_E5M2, false, false, false },
-    { ELEM_E4M3, ELEM_E4M3, true, true, false },   { ELEM_E4M3, 0, true, false, false },         { ELEM_E4M3, ELEM_E4M3, true, false, false },
-    { ELEM_E4M3, ELEM_E4M3, false, true, false },  { ELEM_E4M3, ELEM_E4M3, false, false, true }, { 0, ELEM_E4M3, false, false, true },
-    { ELEM_E5M2, ELEM_E5M2, false, false, true },  { ELEM_E4M3, ELEM_E4M3, true, true, true },   { 0, ELEM_E4M3, false, true, true },
+    { ELEM_E4M3, ELEM_E4M3, true, true, false },   { ELEM_E4M3, 0, true, false, false },         { ELEM_E4M3, ELEM_E4M3, false, false, true },
+    { 0, ELEM_E4M3, false, false, true },          { ELEM_E4M3, ELEM_E4M3, true, true, true },
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 static void variant(int i, char defines[MOII_DEFINES]) { defines_for(shapes[i / 2], i % 2, defines); }

@@ -105,6 +105,13 @@ MOII_FN unsigned int common_codes(shared_scales *scales, int block, int pair, bo
     return all;
 }
 
+MOII_FN void turn_nothing(half_tile &turned, shared_scales *scales, int block, int half, int pair)
+{
+    const int chunk = chunk_place(2 * pair, 2 * block + half);
+    turned[2 * pair][chunk] = turned[2 * pair + 1][chunk] = make_uint4(0, 0, 0, 0);
+    *(unsigned short *)&scales->e8m0[block][2 * pair] = 0;
+}
+
 /* The thread's 16 rows of two columns become codes.  rows: those that the block of 32 has; what lies behind must not be larger than they, and its codes
  * are 0 (cuts: always; else it is zeros, but that a poisoned block would make NaN of them); 0: all values count as zeros.  COL_REBASE: all threads meet in
  * here. */
@@ -112,7 +119,11 @@ MOII_FN void turn_two(const tile8_side &side, const whole_tile &from, half_tile 
 {
     const int lane = threadIdx.x % 32, half = lane / 16, block = threadIdx.x / 128 % 4, pair = threadIdx.x / 32 % 4 * 16 + lane % 16;
     unsigned int w[16], top = 0;
-    if (rows) {
+    if (rows == 0 && !COL_REBASE) {
+        turn_nothing(turned, scales, block, half, pair);
+        return;
+    }
+    if (rows || !COL_REBASE) {
         const unsigned int *values = (const unsigned int *)from[block * 32 + half * 16] + (pair ^ half << 4);
 #pragma unroll
         for (int i = 0; i < 16; i++) w[i] = values[i * (TILE / 2)];
@@ -133,9 +144,8 @@ MOII_FN void turn_two(const tile8_side &side, const whole_tile &from, half_tile 
     shifts = all - s.codes;
     s.codes = all, s.inverse |= poisons * 0x7FFFu, nan = poisons;
 #endif
-    if (rows == 0) {
-        turned[2 * pair][chunk_place(2 * pair, 2 * block + half)] = turned[2 * pair + 1][chunk_place(2 * pair, 2 * block + half)] = make_uint4(0, 0, 0, 0);
-        *(unsigned short *)&scales->e8m0[block][2 * pair] = 0;
+    if (rows == 0 && COL_REBASE) {
+        turn_nothing(turned, scales, block, half, pair);
         return;
     }
 #pragma unroll

@@ -52,11 +52,11 @@ MOII_FN shared_memory *shared(void) { return (shared_memory *)memory; }
 
 #if RAGGED
 /* All threads find out about the block's slots. */
-MOII_FN strip find_slots(const quantize_mx_sm90_args &a)
+MOII_FN void find_slots(const quantize_mx_sm90_args &a)
 {
     const int k = threadIdx.x / 32;
-    strip b = strip_whole(a.blocks, blockIdx.y);
     if (k < 8) {
+        strip b;
         const slot s = COL_REBASE ? find_slot(a.cut, a.blocks, 2 * blockIdx.y + k / 4, k % 4, &b) : find_slot(a.cut, a.blocks, blockIdx.y, k, &b);
         if (threadIdx.x % 32 == 0) shared()->slots[k] = s;
 #if COL_REBASE
@@ -64,7 +64,6 @@ MOII_FN strip find_slots(const quantize_mx_sm90_args &a)
 #endif
     }
     __syncthreads();
-    return b;
 }
 
 #if COL_REBASE
@@ -295,19 +294,16 @@ MOII_FN void make_tile(const quantize_mx_sm90_args &a, const slot &s, int tile, 
 extern "C" __global__ void __launch_bounds__(512, 2) quantize_mx_sm90(const __grid_constant__ quantize_mx_sm90_args a)
 {
     const int c0 = (int)(blockIdx.z * gridDim.x + blockIdx.x) * TILE;
+    const long long first = (long long)blockIdx.y * 8; /* RAGGED and COL_REBASE: put_columns has its own */
+    const int left = (int)min((RAGGED ? a.blocks << SLOT_BITS : a.cut.rows) - (first << SLOT_BITS), 2LL * TILE);
 #if RAGGED
-    const strip b = find_slots(a);
-    const long long first = b.first;
-    const int left = b.left;
+    find_slots(a);
 #if ROWS
     if (blockIdx.y == 0) clear_padding(a.row, a.cut.rows, c0);
 #endif
 #if COL_REBASE
     if (is_idle()) return; /* as all of a cluster do */
 #endif
-#else
-    const long long first = (long long)blockIdx.y * 8;
-    const int left = (int)min(a.cut.rows - (first << SLOT_BITS), 2LL * TILE);
 #endif
     const slot s0 = slot_of(0, first, left);
     fetch_tile(a, s0, 0, c0);

@@ -75,7 +75,7 @@ MOII_FN slot find_slot(const tile8_cut &cut, long long blocks, unsigned int i, i
 #endif
     slot s;
     s.owned = r.group < (unsigned int)cut.groups;
-    s.r0 = r.begin + ((long long)(b->first + k - (int)((unsigned int)(r.begin >> SLOT_BITS) + r.group)) << SLOT_BITS);
+    s.r0 = r.begin + ((long long)((unsigned int)(b->first + k) - ((unsigned int)(r.begin >> SLOT_BITS) + r.group)) << SLOT_BITS);
     s.rows = (int)max(min(r.end - s.r0, (long long)SLOT), 0LL);
     if (!ALL_ROWS && !s.owned) s.rows = 0;
     return s;
