@@ -205,7 +205,7 @@ checks:
 	tools/check_promises
 
 test: setup
-	@$(MAKE) --no-print-directory WERROR=1 checks all tests
+	@$(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN)) WERROR=1 checks all tests
 	tests/run $(OUT)
 
 .PHONY: tests
