@@ -85,7 +85,7 @@ static void test_rows(void **state)
                          .cols = sizes[k % 9][1], .batch = k % 5 == 4 && sizes[k % 9][0] % 16 == 0 ? 2 : 1, .pad = k % 7 == 6 ? 3 : 0 };
         t.mx[0] = (moi_mx_scales)(1 + k / 9 % 2);
         t.f[0].layout = (moi_layout)(k / 18 % 3), t.f[0].round = (moi_round)(k / 54 % 4);
-        if (k == 9 * 2 * 3 * 4) t.in = MOI_BF16, t.rows = 53000, t.cols = 72, t.mx[0] = MOI_MX_PER_ROW; /* so many rows that a GPU takes another way */
+        if (k == 9 * 2 * 3 * 4) t.in = MOI_BF16, t.rows = 53000, t.cols = 72, t.mx[0] = MOI_MX_PER_ROW; /* many rounds of blocks */
         if (t.want == 3 && t.rows >= 130 && t.batch == 1) t.groups = 5, t.offsets = cuts;
         case_of(&t, (uint64_t)k + 3000, k % 4 == 1 || k % 8 == 7, ran);
     }

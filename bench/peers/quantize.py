@@ -153,14 +153,18 @@ def main():
                 if want & m.ROWWISE:
                     b.ours(ctx, f"{size} bf16>mxfp8 tiled {side} rebased to 128", x, mx, want, mx=1)
                 if want == m.ROWWISE:
-                    b.ours(ctx, f"{size} bf16>mxfp8 tiled {side} rebased to the row", x, mx, want, mx=2)
+                    for fmt, layout in ((mx, "tiled"), (plain, "row-major"), (col, "column-major")):
+                        b.ours(ctx, f"{size} bf16>mxfp8 {layout} {side} rebased to the row", x, fmt, want, mx=2)
                 ways = {"mx": 1 if want & m.ROWWISE else 0, "col_mx": 1}
                 if want & m.COLWISE:
                     b.ours(ctx, f"{size} bf16>mxfp8 tiled {side} rebased to 128 each way", x, mx, want, **ways)
                 b.ours(ctx, f"{size} bf16>mxfp8 column-major {side}", x, col, want)
                 if want == 3:  # not a power of two apart
-                    b.ours(ctx, f"{size} bf16>mxfp8 tiled both columns {rows + 256} bytes apart", x, mx, want, apart=256)
-                    b.ours(ctx, f"{size} bf16>blk128 both columns {rows + 256} bytes apart", x, blk, want, apart=256)
+                    apart = f"both columns {rows + 256} bytes apart"
+                    b.ours(ctx, f"{size} bf16>mxfp8 tiled {apart}", x, mx, want, apart=256)
+                    b.ours(ctx, f"{size} bf16>mx e5m2 tiled {apart}", x, e5, want, apart=256)
+                    b.ours(ctx, f"{size} bf16>mxfp8 tiled {apart} rebased to 128", x, mx, want, apart=256, mx=1)
+                    b.ours(ctx, f"{size} bf16>blk128 {apart}", x, blk, want, apart=256)
                 for groups in (8, 32, 128) if want & m.COLWISE else ():
                     for fmt, layout in ((plain, "row-major"), (col, "column-major")):
                         b.ours(ctx, f"{size} bf16>mxfp8 {layout} {side} {groups} groups", x, fmt, want, groups=groups, offsets=zipf(groups, rows))
@@ -172,6 +176,7 @@ def main():
                 b.torchao(f"{size} bf16>mxfp8 row-major {side} scales rounded down", x, kernel)
             if rows < 100000:
                 b.ours(ctx, f"{size} f32>mxfp8 tiled both", x.float(), mx, 3)
+                b.ours(ctx, f"{size} f32>mxfp8 tiled rows rebased to the row", x.float(), mx, m.ROWWISE, mx=2)
             del x
         for rows in (1, 8, 64):
             name = f"{rows}x7168 bf16>mxfp8 tiled rows one of 20 in a graph"

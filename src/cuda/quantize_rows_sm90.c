@@ -4,9 +4,9 @@
 
 #include "format.h"
 #include "kernels/quantize_rows_sm90_args.h"
+#include "kernels/repeat_scales_args.h"
 #include "tile8.h"
 
-enum { ROWS = QUANTIZE_ROWS_SM90_ROWS, LAST = QUANTIZE_ROWS_SM90_LAST };
 enum { MANY = QUANTIZE_ROWS_SM90_MANY_PACKETS, FEW = QUANTIZE_ROWS_SM90_FEW_PACKETS, MOST_BATCH = 65535 };
 
 /* The widest row where each thread holds so many packets. */
@@ -28,6 +28,9 @@ static const moii_kernel kernel = {
     .stem = "quantize_rows_sm90", .archs = "sm_90a sm_100a", .registers = 128, .variants = sizeof shapes / sizeof *shapes, .variant = variant,
 };
 
+/* Column-major scales: a row's are as many bytes far from each other, which are written one for each row and then repeated, many rows at a time. */
+static const moii_kernel repeat = { .stem = "repeat_scales", .archs = "sm_90a sm_100a", .registers = 32 };
+
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
     const moi_quantize_desc *d = desc;
@@ -35,39 +38,39 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     if (d->rowwise_mx != MOI_MX_PER_ROW || d->want != MOI_WANT_ROWWISE) return false;
     *why = "in must be BF16 or FP32";
     if (d->in == MOI_F16) return false;
-    *why = "cols must be at most 32768, batch at most 65535";
-    if (d->cols > most_cols(MANY) || d->batch > MOST_BATCH) return false;
+    *why = "rows must be at most 2^30, cols 32768, batch 65535";
+    if (d->max_rows > 1 << 30 || d->cols > most_cols(MANY) || d->batch > MOST_BATCH) return false;
     return moii_gpu_fits(ctx, &kernel, why);
 }
 
-/* Kernels for rows that are not in whole packets, and for those that are. */
-enum { PIECES, WHOLE, FORMS };
+/* Kernels for rows that are not in whole packets, and for those that are, and behind both. */
+enum { PIECES, WHOLE, FORMS, REPEAT = FORMS, KERNELS };
 
 /* From BF16, rows that are not too wide: fewer registers are faster. */
 static int packets_of(const moi_quantize_desc *d) { return d->in == MOI_BF16 && d->cols <= most_cols(FEW) ? FEW : MANY; }
 
 static int threads_of(const moi_quantize_desc *d) { return (int)moii_round_up(moii_ceil_div(d->cols, 8 * packets_of(d)), 32); }
 
-/* Blocks of a matrix that have eight rows each: those that multiprocessors make in whole rounds of blocks.  At least a quarter of a round is left, for
- * blocks of LAST rows each. */
-static int64_t eights_of(const moi_quantize_desc *d, int64_t rows, int64_t sms)
-{
-    enum { WARPS_OF_FEW = 42, WARPS_OF_BF16 = 32, WARPS_OF_F32 = 16, MOST_BLOCKS = 32 }; /* at a time, by the registers of each */
-    const int64_t warps = packets_of(d) == FEW ? WARPS_OF_FEW : d->in == MOI_BF16 ? WARPS_OF_BF16 : WARPS_OF_F32;
-    const int64_t round = sms * moii_min(warps * 32 / threads_of(d), MOST_BLOCKS), rounds = (4 * rows / ROWS * d->batch - round) / (4 * round);
-    return moii_max(rounds, 0) * round / d->batch;
-}
-
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_quantize_desc *d = &plan->desc.quantize;
-    moii_gpu_kernel *k = moii_gpu_state(plan, FORMS * sizeof *k);
+    moii_gpu_kernel *k = moii_gpu_state(plan, KERNELS * sizeof *k);
     if (!k) return MOI_ERR_NOMEM;
     for (int i = 0; i < FORMS; i++) {
         k[i].kernel = &kernel;
         defines_for((shape){ d->in == MOI_BF16, i == WHOLE, packets_of(d) }, k[i].defines);
     }
-    return moii_gpu_prepare(plan->ctx, k, FORMS);
+    k[REPEAT].kernel = &repeat;
+    return moii_gpu_prepare(plan->ctx, k, d->rowwise.layout == MOI_LAYOUT_COL ? KERNELS : FORMS);
+}
+
+static moi_status run_repeat(const moi_plan *plan, const quantize_rows_sm90_args *a, moi_stream stream)
+{
+    enum { THREADS = 256, CHUNK = 16, COLUMNS = 16 };
+    const moii_gpu_kernel *k = plan->state;
+    repeat_scales_args r = { .scale = a->row.scale, .chunks = moii_ceil_div(a->rows, CHUNK), .blocks = a->row.blocks, .bytes = a->row.scale_bytes };
+    moii_gpu_launch launch = { .grid = { moii_ceil_div(r.chunks, THREADS), moii_ceil_div(r.blocks, COLUMNS), plan->desc.quantize.batch }, .threads = THREADS };
+    return moii_gpu_run(plan, &k[REPEAT], &launch, &r, stream);
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -82,13 +85,13 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     a.vectors = moi_row_bytes(d->in, a.in_ld) % MOII_ALIGN == 0 && (d->batch == 1 || a.in_bytes % MOII_ALIGN == 0);
     a.row = moii_tile8_side(&d->rowwise, &in->rowwise, a.rows, a.cols, 0);
     const int form = a.vectors && a.cols % 8 == 0 && a.row.stride % 8 == 0 ? WHOLE : PIECES;
-    const int64_t rows = moii_round_up(a.rows, MOII_TILE);
-    a.eights = eights_of(d, rows, moii_gpu_of(plan->ctx)->sms);
-    moii_gpu_launch launch = { .grid = { a.eights + (rows - a.eights * ROWS) / LAST, d->batch }, .threads = threads_of(d) };
-    return moii_gpu_run(plan, &k[form], &launch, &a, stream);
+    const int64_t parts = moii_round_up(a.rows, MOII_TILE) / QUANTIZE_ROWS_SM90_ROWS(packets_of(d));
+    moii_gpu_launch launch = { .grid = { parts, d->batch }, .threads = threads_of(d) };
+    moi_status status = moii_gpu_run(plan, &k[form], &launch, &a, stream);
+    return status || d->rowwise.layout != MOI_LAYOUT_COL ? status : run_repeat(plan, &a, stream);
 }
 
-static const moii_kernel *const kernels[] = { &kernel, NULL };
+static const moii_kernel *const kernels[] = { &kernel, &repeat, NULL };
 
 const moii_impl moii_impl_quantize_rows_sm90 = {
     .name = "quantize_rows_sm90", .op = MOII_OP_QUANTIZE, .backend = MOI_BACKEND_CUDA, .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32),

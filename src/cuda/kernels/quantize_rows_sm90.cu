@@ -5,11 +5,9 @@
  *
  *   defines   BF16: 1, or 0 where the values are FP32; WHOLE: 1 where rows are read and written in packets of eight values alone; PACKETS: how many
  *             each thread holds of a row
- *   grid      x: ROWS rows each, as long as there are rounds of blocks to fill, then LAST, so that all multiprocessors are done at the same time; y:
- *             matrices.  Rows are counted in the order in which their scales lie: in the tiled layout, 32 apart four by four, so that eight rows
- *             have a sector of 32 bytes; else below one another.  The last blocks also write what the layout adds
- *   threads   a multiple of 32, PACKETS packets of eight values each: packet p of a row belongs to thread p % threads, so that four neighbours have
- *             a block of 32
+ *   grid      x: ROWS rows each; y: matrices.  Rows are counted in the order in which their scales lie: in the tiled layout, 32 apart four by four;
+ *             else below one another.  The last blocks also write what the layout adds
+ *   threads   a multiple of 32; a warp has PACKETS * 256 columns, a lane eight of each 256, so that four neighbours have a block of 32
  */
 #include "quantize_rows_sm90_args.h"
 
@@ -22,68 +20,119 @@
 #include "packets.cuh"
 #include "tile8.cuh"
 
-enum { ROWS = QUANTIZE_ROWS_SM90_ROWS, LAST = QUANTIZE_ROWS_SM90_LAST };
-enum { THREADS = QUANTIZE_ROWS_SM90_THREADS(PACKETS), BLOCKS = !BF16 ? 1 : PACKETS == QUANTIZE_ROWS_SM90_MANY_PACKETS ? 2 : 5 };
+enum { THREADS = QUANTIZE_ROWS_SM90_THREADS(PACKETS), MOST_WARPS = THREADS / 32, FEW = PACKETS == QUANTIZE_ROWS_SM90_FEW_PACKETS };
+enum { ROWS = QUANTIZE_ROWS_SM90_ROWS(PACKETS), BLOCKS = FEW ? 4 : BF16 ? 2 : 1 };
 
-/* How many rows the block has, and which is row i of them. */
-MOII_FN int block_rows(const quantize_rows_sm90_args &a) { return blockIdx.x < a.eights ? ROWS : LAST; }
-MOII_FN long long row_of(const quantize_rows_sm90_args &a, int i)
+/* The block's first row; row i of them lies so many rows further down. */
+MOII_FN unsigned int first_row(const quantize_rows_sm90_args &a)
 {
-    const long long n = blockIdx.x * (long long)LAST + min((long long)blockIdx.x, a.eights) * (ROWS - LAST) + i;
-    return a.row.layout == SCALES_TILED ? (n & ~127LL) + (n >> 2 & 31) + (n & 3) * 32 : n;
+    const unsigned int n = blockIdx.x * ROWS;
+    return a.row.layout == SCALES_TILED ? (n & ~127u) + (n >> 2 & 31) + (n & 3) * 32 : n;
+}
+MOII_FN int below_first(const quantize_rows_sm90_args &a, int i) { return a.row.layout == SCALES_TILED ? i * 32 : i; }
+static_assert(ROWS == 1 || ROWS == 2, "a pair of rows are 32 apart, and their largest magnitudes share a word");
+
+/* ---- a row as a thread reads and writes it: packets, 256 columns apart, of which `left` columns are there from the first on; 0: there is no row ---- */
+
+typedef struct stretch { const char *in; unsigned char *to; int left, vectors, words; } stretch;
+
+MOII_FN stretch stretch_of(const quantize_rows_sm90_args &a, int i)
+{
+    const int col = (int)(threadIdx.x / 32 * PACKETS * 256 + threadIdx.x % 32 * 8);
+    const long long r = first_row(a) + below_first(a, i);
+    stretch s;
+    s.in = (const char *)a.in + blockIdx.y * a.in_bytes + (r * a.in_ld + col) * VALUE_BYTES;
+    s.to = a.row.data + blockIdx.y * a.row.data_bytes + r * a.row.stride + col;
+    s.left = r < a.rows ? (int)a.cols - col : 0;
+    s.vectors = a.vectors, s.words = (a.row.stride & 7) == 0 && (a.row.data_bytes & 7) == 0;
+    return s;
 }
 
-/* The largest of all threads; tops: a word for each warp, not those of the last call. */
-MOII_FN unsigned int top_of_block(unsigned int top, unsigned int *tops)
+/* all: it is there, whole; else zeros where nothing is. */
+MOII_FN line load_packet(const stretch &s, int p, bool all)
 {
-    top = __reduce_max_sync(0xFFFFFFFFu, top);
-    if (threadIdx.x % 32 == 0) tops[threadIdx.x / 32] = top;
-    __syncthreads();
-    for (int w = 0; w < blockDim.x / 32; w++) top = max(top, tops[w]);
-    return top;
-}
-
-/* One row as it is read and written.  whole: in packets of eight values alone; then nothing else need be asked. */
-typedef struct stretch { const char *in; unsigned char *to; int cols, vectors, words; bool whole; } stretch;
-
-MOII_FN int my_col(int p) { return (int)(p * blockDim.x + threadIdx.x) * 8; }
-
-/* Zeros where nothing is. */
-MOII_FN line load_packet(const stretch &s, int p)
-{
-    const int left = s.cols - my_col(p);
-    const bool whole = s.whole || (s.vectors && left >= 8);
-    const char *from = s.in + (unsigned int)(my_col(p) * VALUE_BYTES);
+    const char *from = s.in + p * 256 * VALUE_BYTES;
+    const int left = s.left - p * 256;
+    const bool whole = WHOLE || (s.vectors && left >= 8);
     const uint4 none = make_uint4(0, 0, 0, 0);
 #if BF16
-    return left <= 0 ? none : whole ? load16(from) : load_edge(from, left);
+    return all ? load16(from) : left <= 0 ? none : whole ? load16(from) : load_edge(from, left);
 #else
     line v;
-    v.low = left <= 0 ? none : whole ? load16(from) : load_edge(from, left);
-    v.high = left <= 0 ? none : whole ? load16(from + 16) : load_edge(from + 16, left - 4);
+    v.low = all ? load16(from) : left <= 0 ? none : whole ? load16(from) : load_edge(from, left);
+    v.high = all ? load16(from + 16) : left <= 0 ? none : whole ? load16(from + 16) : load_edge(from + 16, left - 4);
     return v;
 #endif
 }
 
 MOII_FN void put_packet(const stretch &s, int p, uint2 codes)
 {
-    const int left = s.cols - my_col(p);
-    if (left <= 0) return;
-    if (s.whole || (s.words && left >= 8)) *(uint2 *)(s.to + (unsigned int)my_col(p)) = codes;
-    else put_edge(s.to + (unsigned int)my_col(p), left, codes);
+    unsigned char *to = s.to + p * 256;
+    const int left = s.left - p * 256;
+    if (WHOLE) /* not a branch: the codes of all packets are made together */
+        asm volatile("{.reg .pred there; setp.gt.s32 there, %3, 0; @there st.global.v2.u32 [%0], {%1, %2};}"
+                     : : "l"(to), "r"(codes.x), "r"(codes.y), "r"(left) : "memory");
+    else if (left > 0) {
+        if (s.words && left >= 8) *(uint2 *)to = codes;
+        else put_edge(to, left, codes);
+    }
 }
 
+/* ---- magnitudes ---- */
+
 #if BF16
-/* The codes of a row; gives its scale's. */
-MOII_FN unsigned int do_row(const quantize_rows_sm90_args &a, const stretch &s, unsigned int *across)
+enum { OWN_TOPS = PACKETS / 2 }; /* words of the largest of a thread's blocks */
+
+/* The largest of a thread's blocks, and of all of them. */
+MOII_FN unsigned int own_tops(const line v[PACKETS], unsigned int tops[OWN_TOPS])
 {
-    line v[PACKETS];
-#pragma unroll
-    for (int p = 0; p < PACKETS; p++) v[p] = load_packet(s, p);
-    unsigned int tops[PACKETS / 2], top = 0;
+    unsigned int top = 0;
 #pragma unroll
     for (int p = 0; p < PACKETS; p += 2) tops[p / 2] = top_of_lanes(row_pair_top(v, p), 1, 4), top = larger(top, tops[p / 2]);
-    top = top_of_block(max(top & 0xFFFFu, top >> 16), across) * 0x10001u;
+    return max(top & 0xFFFFu, top >> 16);
+}
+#else
+enum { OWN_TOPS = PACKETS };
+
+MOII_FN unsigned int own_tops(const line v[PACKETS], unsigned int tops[OWN_TOPS])
+{
+    unsigned int top = 0;
+#pragma unroll
+    for (int p = 0; p < PACKETS; p++) {
+        tops[p] = 0;
+#pragma unroll
+        for (int c = 0; c < 8; c++) tops[p] = larger(tops[p], moii_bits_of(value_of(v[p], c)) & 0x7FFFFFFFu);
+        tops[p] = top_of_lanes(tops[p], 1, 4), top = larger(top, tops[p]);
+    }
+    return top;
+}
+#endif
+
+/* Each row's largest of the thread becomes that of all threads.  A word for each warp, of two rows of BF16 one in each half; those of warps that are not
+ * there repeat others'. */
+MOII_FN void meet(unsigned int top[ROWS])
+{
+    __shared__ uint4 words[MOST_WARPS / 4];
+    unsigned int all = __reduce_max_sync(0xFFFFFFFFu, top[0]);
+    if (ROWS == 2) all |= __reduce_max_sync(0xFFFFFFFFu, top[ROWS - 1]) << 16;
+    const unsigned int word = threadIdx.x / 32 + threadIdx.x % 32 * (blockDim.x / 32);
+    if (word < MOST_WARPS) ((unsigned int *)words)[word] = all;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < MOST_WARPS / 4; i++) all = larger(larger(larger(all, words[i].x), larger(words[i].y, words[i].z)), words[i].w);
+    top[0] = ROWS == 2 ? all & 0xFFFFu : all;
+    if (ROWS == 2) top[ROWS - 1] = all >> 16;
+}
+
+/* ---- codes ---- */
+
+/* The code of a row's scale, and how its codes leave. */
+#if BF16
+MOII_FN unsigned int scale_of(const quantize_rows_sm90_args &a, unsigned int top) { return poison(take_two(a.row, top).codes, top) & 0xFFu; }
+
+MOII_FN void put_row(const quantize_rows_sm90_args &a, const stretch &s, const line v[PACKETS], const unsigned int tops[OWN_TOPS], unsigned int top)
+{
+    top *= 0x10001u;
     const unsigned int scale = take_two(a.row, top).codes;
 #pragma unroll
     for (int p = 0; p < PACKETS; p++) {
@@ -96,23 +145,15 @@ MOII_FN unsigned int do_row(const quantize_rows_sm90_args &a, const stretch &s, 
         q.y = four_codes(ROW_ELEM, scaled(w.z, 0, by, zero), scaled(w.z, 1, by, zero), scaled(w.w, 0, by, zero), scaled(w.w, 1, by, zero));
         put_packet(s, p, shifted(q, p % 2 ? shifts >> 16 : shifts & 0xFFFFu));
     }
-    return poison(scale, top) & 0xFFu;
 }
 #else
-MOII_FN unsigned int do_row(const quantize_rows_sm90_args &a, const stretch &s, unsigned int *across)
+MOII_FN unsigned int scale_of(const quantize_rows_sm90_args &a, unsigned int top)
 {
-    line v[PACKETS];
-#pragma unroll
-    for (int p = 0; p < PACKETS; p++) v[p] = load_packet(s, p);
-    unsigned int tops[PACKETS], top = 0;
-#pragma unroll
-    for (int p = 0; p < PACKETS; p++) {
-        tops[p] = 0;
-#pragma unroll
-        for (int c = 0; c < 8; c++) tops[p] = larger(tops[p], moii_bits_of(value_of(v[p], c)) & 0x7FFFFFFFu);
-        tops[p] = top_of_lanes(tops[p], 1, 4), top = larger(top, tops[p]);
-    }
-    top = top_of_block(top, across);
+    return top < MOII_INF_BITS ? 254u - (moii_bits_of(take_scale(ROW_KIND, a.row, top, false, 0, 0, 0)) >> 23) : 0xFFu;
+}
+
+MOII_FN void put_row(const quantize_rows_sm90_args &a, const stretch &s, const line v[PACKETS], const unsigned int tops[OWN_TOPS], unsigned int top)
+{
     const float common = take_scale(ROW_KIND, a.row, top, false, 0, 0, 0);
     const unsigned int scale = 254u - (moii_bits_of(common) >> 23); /* of no use where it is poisoned, nor are the shifts then */
 #pragma unroll
@@ -123,47 +164,60 @@ MOII_FN unsigned int do_row(const quantize_rows_sm90_args &a, const stretch &s, 
         for (int c = 0; c < 8; c++) x[c] = value_of(v[p], c) * by;
         put_packet(s, p, shifted(eight_codes(ROW_ELEM, x), scale - (254u - (moii_bits_of(own) >> 23))));
     }
-    return top < MOII_INF_BITS ? scale : 0xFFu;
 }
 #endif
 
-/* Scales of the block's rows: scale[i] for row i, 0 behind the last. */
-MOII_FN void put_scales(const quantize_rows_sm90_args &a, const unsigned int *scale)
+/* Scales of the block's rows; 0 behind the last row. */
+MOII_FN void put_scales(const quantize_rows_sm90_args &a, const unsigned int scale[ROWS])
 {
     unsigned char *to = (unsigned char *)a.row.scale + blockIdx.y * a.row.scale_bytes;
-    const int rows = block_rows(a), blocks = (int)a.row.blocks;
+    const int blocks = (int)a.row.blocks;
+    const long long first = first_row(a);
     if (a.row.layout == SCALES_TILED) {
-        for (int i = threadIdx.x; i < (blocks + 3) / 4 * rows; i += blockDim.x) { /* four scales of a row; neighbours lie together */
-            const int r = rows == ROWS ? i % ROWS : i % LAST, b = (rows == ROWS ? i / ROWS : i / LAST) * 4;
+        for (int i = threadIdx.x; i < (blocks + 3) / 4 * ROWS; i += blockDim.x) { /* four scales of a row; neighbours lie together */
+            const int r = i % ROWS, b = i / ROWS * 4;
             const unsigned int all = blocks - b >= 4 ? 0x01010101u : 0x01010101u >> 8 * (4 - (blocks - b));
-            *(unsigned int *)(to + scale_place(a.row, row_of(a, r), b, 15)) = scale[r] * all;
+            *(unsigned int *)(to + scale_place(a.row, first + below_first(a, r), b, 15)) = (r ? scale[ROWS - 1] : scale[0]) * all;
         }
         return;
     }
-    const long long padded = a.row.layout == SCALES_COL ? (a.rows + 15) & ~15LL : a.rows;
-    const bool down = a.row.layout == SCALES_COL; /* which neighbours lie together */
-    for (int i = threadIdx.x; i < rows * blocks; i += blockDim.x) {
-        const int r = down ? i % rows : i / blocks;
-        if (row_of(a, r) < padded) to[scale_place(a.row, row_of(a, r), down ? i / rows : i % blocks, 15)] = (unsigned char)scale[r];
+    if (a.row.layout == SCALES_COL) { /* one for each row; repeat_scales does the rest */
+        const long long padded = (a.rows + 15) & ~15LL;
+        if (threadIdx.x < ROWS && first + threadIdx.x < padded) to[first + threadIdx.x] = (unsigned char)(threadIdx.x ? scale[ROWS - 1] : scale[0]);
+        return;
+    }
+    for (int i = threadIdx.x; i < ROWS * blocks; i += blockDim.x) {
+        const int r = i / blocks;
+        if (first + r < a.rows) to[scale_place(a.row, first + r, i % blocks, 15)] = (unsigned char)(r ? scale[ROWS - 1] : scale[0]);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) quantize_rows_sm90(const __grid_constant__ quantize_rows_sm90_args a)
 {
-    __shared__ unsigned int scale[ROWS], tops[2][THREADS / 32];
-    stretch s = { 0, 0, (int)a.cols, a.vectors, (a.row.stride & 7) == 0 && (a.row.data_bytes & 7) == 0 };
-    s.whole = WHOLE;
-#pragma unroll 1
-    for (int i = 0; i < block_rows(a); i++) {
-        const long long r = row_of(a, i);
-        unsigned int own = 0;
-        if (r < a.rows) {
-            s.in = (const char *)a.in + blockIdx.y * a.in_bytes + r * a.in_ld * VALUE_BYTES;
-            s.to = a.row.data + blockIdx.y * a.row.data_bytes + r * a.row.stride;
-            own = do_row(a, s, tops[i % 2]);
-        }
-        if (threadIdx.x == 0) scale[i] = own;
+    stretch s[ROWS];
+    line v[ROWS][PACKETS];
+    bool all = WHOLE;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) s[i] = stretch_of(a, i), all = all && s[i].left > (PACKETS - 1) * 256;
+    if (__builtin_expect(all, true)) {
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+#pragma unroll
+            for (int p = 0; p < PACKETS; p++) v[i][p] = load_packet(s[i], p, true);
+    } else {
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+#pragma unroll
+            for (int p = 0; p < PACKETS; p++) v[i][p] = load_packet(s[i], p, false);
     }
-    __syncthreads();
+    unsigned int tops[ROWS][OWN_TOPS], top[ROWS], scale[ROWS];
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) top[i] = own_tops(v[i], tops[i]);
+    meet(top);
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        scale[i] = first_row(a) + below_first(a, i) < a.rows ? scale_of(a, top[i]) : 0;
+        if (s[i].left > 0) put_row(a, s[i], v[i], tops[i], top[i]);
+    }
     put_scales(a, scale);
 }

@@ -5,15 +5,15 @@
 
 #include "tile8_args.h"
 
-/* What a block has: rows, at first and at last, and threads at most, where each holds so many packets of eight values of a row. */
-enum { QUANTIZE_ROWS_SM90_ROWS = 8, QUANTIZE_ROWS_SM90_LAST = 1, QUANTIZE_ROWS_SM90_MANY_PACKETS = 8, QUANTIZE_ROWS_SM90_FEW_PACKETS = 4 };
-#define QUANTIZE_ROWS_SM90_THREADS(packets) ((packets) == QUANTIZE_ROWS_SM90_MANY_PACKETS ? 512 : 256)
+/* What a block has: threads at most, where each holds so many packets of eight values of a row, and rows at one time. */
+enum { QUANTIZE_ROWS_SM90_MANY_PACKETS = 8, QUANTIZE_ROWS_SM90_FEW_PACKETS = 4 };
+#define QUANTIZE_ROWS_SM90_THREADS(packets) ((packets) == QUANTIZE_ROWS_SM90_FEW_PACKETS ? 256 : 512)
+#define QUANTIZE_ROWS_SM90_ROWS(packets) ((packets) == QUANTIZE_ROWS_SM90_FEW_PACKETS ? 2 : 1)
 
 typedef struct quantize_rows_sm90_args {
     const void *in;
     long long rows, cols;
     long long in_ld, in_bytes; /* elements between rows, bytes between matrices */
-    long long eights;          /* blocks of a matrix that have eight rows each; those behind them have QUANTIZE_ROWS_SM90_LAST */
     int vectors;               /* rows of `in` begin at multiples of 16 bytes */
     tile8_side row;
 } quantize_rows_sm90_args;
