@@ -21,7 +21,8 @@
 #include "tile8.cuh"
 
 enum { THREADS = QUANTIZE_ROWS_SM90_THREADS(PACKETS), MOST_WARPS = THREADS / 32, FEW = PACKETS == QUANTIZE_ROWS_SM90_FEW_PACKETS };
-enum { ROWS = QUANTIZE_ROWS_SM90_ROWS(PACKETS), BLOCKS = FEW ? 4 : BF16 ? 2 : 1 };
+/* One block fewer to an SM where 64 registers do not do without spilling. */
+enum { ROWS = QUANTIZE_ROWS_SM90_ROWS(PACKETS), BLOCKS = (FEW ? 4 : BF16 ? 2 : 1) - (BF16 && __CUDA_ARCH__ >= 1000) };
 
 /* The block's first row; row i of them lies so many rows further down. */
 MOII_FN unsigned int first_row(const quantize_rows_sm90_args &a)
