@@ -96,7 +96,7 @@ typedef struct moi_quantize_args {
  *           elements, vector blocks and layouts ROW and COL; batch = 1; codes and scales that no group owns become 0, those
  *           between a group's last row and the end of its last block too.
  *           Rows of sub-byte elements: ld * bits % 8 = 0; the spare bits of a row's last byte become 0.
- * Speed     GPU, many rows of 8-bit elements: colwise.ld a multiple of 256, but not of 4096, takes 2 % less time than a power of two.
+ * Speed     colwise.ld as moi_colwise_ld says.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED.
  * Promise   P:quantize.bits  every row gives the same bits.  P:quantize.once  both results come from one read of `in`.
  *           P:quantize.rebase  those of rowwise_mx and colwise_mx are the bits of quantising, then rebasing.

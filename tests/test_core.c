@@ -123,6 +123,15 @@ static void test_scale_sizes(void **state)
     assert_int_equal(moi_ragged_cols(&f, 100, 3), 192);
     assert_int_equal(moi_ragged_cols(&f, 100, 0), 100);
     assert_int_equal(moi_scale_bytes(&f, 130, 100, 0), 130 * 4);
+    static const struct { int64_t rows, groups, ld; } far[] = {
+        { 0, 0, 0 }, { 100, 0, 112 }, { 65520, 0, 65520 }, { 65535, 0, 65536 + 256 }, { 131072, 0, 131072 + 256 }, { 131073, 0, 131072 + 256 },
+        { 131072, 3, 131072 + 256 }, { 131072 + 4000, 128, 139264 + 256 },
+    };
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) assert_int_equal(moi_colwise_ld(&f, far[i].rows, far[i].groups), far[i].ld);
+    moi_format six = f, plain = MOI_FORMAT_BF16;
+    six.elem = MOI_E3M2;
+    assert_int_equal(moi_colwise_ld(&six, 1 << 20, 0), (1 << 20) + 1024); /* 256 bytes are no whole number of these: 768 are */
+    assert_int_equal(moi_colwise_ld(&plain, 1 << 20, 0), (1 << 20) + 128);
     f.layout = MOI_LAYOUT_TILED;
     assert_int_equal(moi_scale_bytes(&f, 130, 160, 0), 2 * 2 * 512);
     assert_int_equal(moi_scale_index(MOI_LAYOUT_TILED, MOI_E8M0, 33, 5, 130, 5), 1 * 512 + 1 * 16 + 1 * 4 + 1);

@@ -125,6 +125,8 @@ lib.moi_scale_bytes.restype = c.c_int64
 lib.moi_scale_bytes.argtypes = [c.c_void_p, c.c_int64, c.c_int64, c.c_int64]
 lib.moi_ragged_cols.restype = c.c_int64
 lib.moi_ragged_cols.argtypes = [c.c_void_p, c.c_int64, c.c_int64]
+lib.moi_colwise_ld.restype = c.c_int64
+lib.moi_colwise_ld.argtypes = [c.c_void_p, c.c_int64, c.c_int64]
 lib.moi_plan_workspace_bytes.restype = c.c_int64
 lib.moi_moe_decode_grouped_from.restype = c.c_int64
 lib.moi_moe_decode_grouped_from.argtypes = [c.c_void_p]
@@ -159,10 +161,10 @@ def stream():
 
 
 class Quantize:
-    """A plan with its results' tensors; x [rows, cols], or several matrices [batch, rows, cols].  apart: codes between columns of the column-wise
-    result, beyond their own."""
+    """A plan with its results' tensors; x [rows, cols], or several matrices [batch, rows, cols].  spread: columns of the column-wise result
+    as far apart as moi_colwise_ld says."""
 
-    def __init__(self, ctx, x, fmt, want, groups=0, offsets=None, row=None, mx=0, col_mx=0, apart=0):
+    def __init__(self, ctx, x, fmt, want, groups=0, offsets=None, row=None, mx=0, col_mx=0, spread=False):
         rows, cols = x.shape[-2:]
         batch = x.shape[0] if x.dim() == 3 else 1
         self.x, self.offsets, self.want = x, offsets, want
@@ -172,15 +174,16 @@ class Quantize:
         check(lib.moi_quantize_plan_create(c.byref(self.plan), ctx, c.byref(desc)))
         self.row = lib.moi_plan_row(self.plan).decode()
         sizes = [lib.moi_scale_bytes(c.byref(fmt), rows, cols, 0), lib.moi_scale_bytes(c.byref(fmt), cols, rows, groups)]
+        ld = (lib.moi_colwise_ld if spread else lib.moi_ragged_cols)(c.byref(fmt), rows, groups)
         self.data = [torch.empty(batch * rows, cols, dtype=torch.uint8, device="cuda") if want & ROWWISE else None,
-                     torch.empty(batch * cols, lib.moi_ragged_cols(c.byref(fmt), rows, groups) + apart, dtype=torch.uint8, device="cuda")
+                     torch.empty(batch * cols, ld, dtype=torch.uint8, device="cuda")
                      if want & COLWISE else None]
         self.scale = [torch.empty(batch * s, dtype=torch.uint8, device="cuda") if d is not None else None for s, d in zip(sizes, self.data)]
         codes = sum(batch * rows * cols for d in self.data if d is not None)  # not what lies between groups
         self.bytes = x.numel() * x.element_size() + codes + sum(t.numel() for t in self.scale if t is not None)
         ptr = lambda t: None if t is None else t.data_ptr()
         self.args = QuantizeArgs(size=c.sizeof(QuantizeArgs), rows=rows, input=Operand(x.data_ptr(), None, 0),
-                                 rowwise=Operand(ptr(self.data[0]), ptr(self.scale[0]), 0), colwise=Operand(ptr(self.data[1]), ptr(self.scale[1]), rows + apart if apart else 0),
+                                 rowwise=Operand(ptr(self.data[0]), ptr(self.scale[0]), 0), colwise=Operand(ptr(self.data[1]), ptr(self.scale[1]), ld if spread else 0),
                                  offsets=ptr(offsets))
 
     def __call__(self):

@@ -8,6 +8,7 @@ process.
 CASES: patterns of cases' names, comma-separated; unless given, all.  Bytes: the input read once, codes and scales written once.  Copy: a device-to-device copy of 4 GiB, bytes read and written.  Every
 result is compared with plain torch before it is timed; inputs are random; before each timed call L2 is filled by reading
 something else; events around one call (about 3 us of a short call are theirs), median of 30 with p10 and p90."""
+import ctypes as c
 import fnmatch
 import sys
 
@@ -159,12 +160,12 @@ def main():
                 if want & m.COLWISE:
                     b.ours(ctx, f"{size} bf16>mxfp8 tiled {side} rebased to 128 each way", x, mx, want, **ways)
                 b.ours(ctx, f"{size} bf16>mxfp8 column-major {side}", x, col, want)
-                if want == 3:  # not a power of two apart
-                    apart = f"both columns {rows + 256} bytes apart"
-                    b.ours(ctx, f"{size} bf16>mxfp8 tiled {apart}", x, mx, want, apart=256)
-                    b.ours(ctx, f"{size} bf16>mx e5m2 tiled {apart}", x, e5, want, apart=256)
-                    b.ours(ctx, f"{size} bf16>mxfp8 tiled {apart} rebased to 128", x, mx, want, apart=256, mx=1)
-                    b.ours(ctx, f"{size} bf16>blk128 {apart}", x, blk, want, apart=256)
+                if want == 3 and m.lib.moi_colwise_ld(c.byref(mx), rows, 0) != rows:
+                    spread = "both columns as moi_colwise_ld says"
+                    b.ours(ctx, f"{size} bf16>mxfp8 tiled {spread}", x, mx, want, spread=True)
+                    b.ours(ctx, f"{size} bf16>mx e5m2 tiled {spread}", x, e5, want, spread=True)
+                    b.ours(ctx, f"{size} bf16>mxfp8 tiled {spread} rebased to 128", x, mx, want, spread=True, mx=1)
+                    b.ours(ctx, f"{size} bf16>blk128 {spread}", x, blk, want, spread=True)
                 for groups in (8, 32, 128) if want & m.COLWISE else ():
                     for fmt, layout in ((plain, "row-major"), (col, "column-major")):
                         b.ours(ctx, f"{size} bf16>mxfp8 {layout} {side} {groups} groups", x, fmt, want, groups=groups, offsets=zipf(groups, rows))

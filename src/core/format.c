@@ -106,6 +106,16 @@ int64_t moi_ragged_cols(const moi_format *f, int64_t cols, int64_t groups)
     return block == 0 || groups <= 0 ? cols : moii_mul(moi_scale_blocks(f, cols, groups), block);
 }
 
+int64_t moi_colwise_ld(const moi_format *f, int64_t rows, int64_t groups)
+{
+    enum { PIECE = 256, ALIKE = 4096, MANY = 65536 }; /* bytes; docs/notes/quantize-h200.md */
+    int64_t piece = 1, ld = moii_round_up(moi_ragged_cols(f, rows, groups), 16);
+    if (moi_row_bytes(f->elem, ld) < MANY) return ld;
+    while (moi_row_bytes(f->elem, piece) % PIECE) piece *= 2;
+    ld = moii_round_up(ld, piece);
+    return moi_row_bytes(f->elem, ld) % ALIKE ? ld : ld + piece;
+}
+
 int64_t moii_scale_rows(const moi_format *f, int64_t rows)
 {
     return f->recipe == MOI_RECIPE_BLK128 && f->block == MOI_BLOCK_SQUARE ? moii_ceil_div(rows, MOII_BLK) : rows;

@@ -2,10 +2,10 @@
  * moe_layout.c: what lies where in the prepared weights and the saved activations, and how large they are. */
 #include "moe.h"
 
-/* Rows start at multiples of 16 elements: aligned for every element of a byte or more. */
+/* Rows start at multiples of 16 elements: aligned for every element of a byte or more.  groups > 0: a column-wise result. */
 moii_moe_operand moii_arena_operand(moii_arena *a, const moi_format *f, int64_t rows, int64_t cols, int64_t groups)
 {
-    moii_moe_operand o = { .ld = moii_round_up(moi_ragged_cols(f, cols, groups), 16) };
+    moii_moe_operand o = { .ld = groups ? moi_colwise_ld(f, cols, groups) : moii_round_up(cols, 16) };
     o.data = moii_arena_take(a, rows * moi_row_bytes(f->elem, o.ld));
     if (!moii_format_plain(f)) o.scale = moii_arena_take(a, moi_scale_bytes(f, rows, cols, groups));
     return o;
