@@ -28,7 +28,8 @@ static const moii_kernel kernel = {
     .stem = "quantize_rows_sm90", .archs = "sm_90a sm_100a", .registers = 128, .variants = sizeof shapes / sizeof *shapes, .variant = variant,
 };
 
-/* Column-major scales: a row's are as many bytes far from each other, which are written one for each row and then repeated, many rows at a time. */
+/* A row's scales lie far from each other, one by one in layout COL and four by four in tiled: they are written once for each row and then repeated, many
+ * rows at a time; few rows of the tiled layout rather without a second launch. */
 static const moii_kernel repeat = { .stem = "repeat_scales", .archs = "sm_90a sm_100a", .registers = 32 };
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
@@ -61,15 +62,30 @@ static moi_status plan_it(moi_plan *plan)
         defines_for((shape){ d->in == MOI_BF16, i == WHOLE, packets_of(d) }, k[i].defines);
     }
     k[REPEAT].kernel = &repeat;
-    return moii_gpu_prepare(plan->ctx, k, d->rowwise.layout == MOI_LAYOUT_COL ? KERNELS : FORMS);
+    return moii_gpu_prepare(plan->ctx, k, d->rowwise.layout == MOI_LAYOUT_ROW ? FORMS : KERNELS);
+}
+
+static bool repeats(const moi_quantize_desc *d, const quantize_rows_sm90_args *a)
+{
+    enum { MANY_ROWS = 32768, FIRST = 4 };
+    return d->rowwise.layout == MOI_LAYOUT_COL || (d->rowwise.layout == MOI_LAYOUT_TILED && a->rows >= MANY_ROWS && a->row.blocks > FIRST);
 }
 
 static moi_status run_repeat(const moi_plan *plan, const quantize_rows_sm90_args *a, moi_stream stream)
 {
-    enum { THREADS = 256, CHUNK = 16, COLUMNS = 16 };
+    enum { THREADS = 256, CHUNK = 16, COPIES = 16, ATOM = 512, ATOM_BLOCKS = 4 };
+    const moi_quantize_desc *d = &plan->desc.quantize;
     const moii_gpu_kernel *k = plan->state;
-    repeat_scales_args r = { .scale = a->row.scale, .chunks = moii_ceil_div(a->rows, CHUNK), .blocks = a->row.blocks, .bytes = a->row.scale_bytes };
-    moii_gpu_launch launch = { .grid = { moii_ceil_div(r.chunks, THREADS), moii_ceil_div(r.blocks, COLUMNS), plan->desc.quantize.batch }, .threads = THREADS };
+    repeat_scales_args r = { .scale = a->row.scale, .bytes = a->row.scale_bytes, .last = UINT32_MAX };
+    if (d->rowwise.layout == MOI_LAYOUT_COL) {
+        r.run = r.chunks = (unsigned int)moii_ceil_div(a->rows, CHUNK), r.copies = (unsigned int)a->row.blocks;
+    } else {
+        r.run = ATOM / CHUNK, r.chunks = (unsigned int)moii_ceil_div(a->rows, MOII_TILE) * r.run;
+        r.copies = (unsigned int)moii_ceil_div(a->row.blocks, ATOM_BLOCKS);
+        r.last >>= 8 * (r.copies * ATOM_BLOCKS - a->row.blocks);
+    }
+    moii_gpu_launch launch = { .grid = { moii_ceil_div(r.chunks, THREADS), moii_ceil_div(r.copies, COPIES), d->batch }, .threads = THREADS,
+                               .overlap = true };
     return moii_gpu_run(plan, &k[REPEAT], &launch, &r, stream);
 }
 
@@ -87,8 +103,9 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const int form = a.vectors && a.cols % 8 == 0 && a.row.stride % 8 == 0 ? WHOLE : PIECES;
     const int64_t parts = moii_round_up(a.rows, MOII_TILE) / QUANTIZE_ROWS_SM90_ROWS(packets_of(d));
     moii_gpu_launch launch = { .grid = { parts, d->batch }, .threads = threads_of(d) };
+    a.once = repeats(d, &a);
     moi_status status = moii_gpu_run(plan, &k[form], &launch, &a, stream);
-    return status || d->rowwise.layout != MOI_LAYOUT_COL ? status : run_repeat(plan, &a, stream);
+    return status || !a.once ? status : run_repeat(plan, &a, stream);
 }
 
 static const moii_kernel *const kernels[] = { &kernel, &repeat, NULL };

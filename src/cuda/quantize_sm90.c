@@ -18,40 +18,39 @@ static void defines_for(const shape *s, char defines[MOII_DEFINES])
 
 /* Both directions of one format, or either alone: the mixtures a caller may ask for besides are made of the same code. */
 enum { SIDES = 3, KINDS = 3, ELEMS = 2, INPUTS = 2, WHOLE = SIDES * KINDS * ELEMS * INPUTS, RAGGED_SIDES = 2, RAGGED_KINDS = 2,
-       CUT = WHOLE + RAGGED_SIDES * RAGGED_KINDS * ELEMS * INPUTS, REBASED = 3, VARIANTS = CUT + REBASED * INPUTS };
-static void variant(int i, char defines[MOII_DEFINES])
+       CUT = WHOLE + RAGGED_SIDES * RAGGED_KINDS * ELEMS * INPUTS, REBASED = 3, SHAPES = CUT + REBASED * INPUTS };
+static shape shape_at(int i)
 {
     static const int elems[] = { ELEM_E4M3, ELEM_E5M2 };
     if (i >= CUT) { /* rows alone, beside columns, and beside columns in groups */
         int cols = (i -= CUT) % REBASED;
-        shape s = { i / REBASED, TILE_MX32, ELEM_E4M3, cols ? TILE_MX32 : TILE_NONE, cols ? ELEM_E4M3 : 0, cols == 2, true };
-        defines_for(&s, defines);
-        return;
+        return (shape){ i / REBASED, TILE_MX32, ELEM_E4M3, cols ? TILE_MX32 : TILE_NONE, cols ? ELEM_E4M3 : 0, cols == 2, true };
     }
     bool ragged = i >= WHOLE;
     if (ragged) i -= WHOLE;
     int sides = ragged ? RAGGED_SIDES : SIDES, kinds = ragged ? RAGGED_KINDS : KINDS;
     int side = i % sides + ragged, kind = TILE_MX32 + i / sides % kinds, elem = elems[i / sides / kinds % ELEMS];
-    shape s = { i / sides / kinds / ELEMS, side == 1 ? TILE_NONE : kind, side == 1 ? 0 : elem, side == 0 ? TILE_NONE : kind, side == 0 ? 0 : elem,
-                ragged, false };
+    return (shape){ i / sides / kinds / ELEMS, side == 1 ? TILE_NONE : kind, side == 1 ? 0 : elem, side == 0 ? TILE_NONE : kind, side == 0 ? 0 : elem,
+                    ragged, false };
+}
+
+/* Rows alone from BF16 are eight to a warp: quantize_octets_sm90 has those of MX32 and BLK128 for both elements, and equal scales. */
+enum { ELSEWHERE = 2 * ELEMS + 1, VARIANTS = SHAPES - ELSEWHERE };
+static bool is_elsewhere(bool bf16, int row_kind, int col_kind) { return bf16 && col_kind == TILE_NONE && row_kind != TILE_SQUARE; }
+
+static void variant(int i, char defines[MOII_DEFINES])
+{
+    shape s;
+    for (int at = 0, left = i; at < SHAPES && left >= 0; at++) {
+        s = shape_at(at);
+        left -= !is_elsewhere(s.bf16, s.row_kind, s.col_kind);
+    }
     defines_for(&s, defines);
 }
 
 static const moii_kernel kernel = {
     .stem = "quantize_sm90", .archs = "sm_90a sm_100a", .registers = 224, .variants = VARIANTS, .variant = variant,
 };
-
-/* Numbers below 2^31 divided by n: with 2^s the power of two at or above n, i * ceil(2^(31 + s) / n) >> 31 + s is exact there
- * (Granlund and Montgomery, Division by invariant integers, 1994).  1: magic 0. */
-static void set_divisor(int64_t n, unsigned int *magic, unsigned int *shift)
-{
-    unsigned int s = 0;
-    while ((int64_t)1 << s < n) s++;
-    *magic = *shift = 0;
-    if (s == 0) return;
-    *magic = (unsigned int)(((1ull << (31 + s)) + (uint64_t)n - 1) / (uint64_t)n);
-    *shift = s - 1;
-}
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
@@ -62,6 +61,8 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     if (d->in == MOI_F16) return false;
     *why = "elements must be E4M3 or E5M2 with scales, and not lenient";
     if (row < 0 || col < 0) return false;
+    *why = "rows alone from BF16 are eight to a warp";
+    if (is_elsewhere(d->in == MOI_BF16, row, col)) return false;
     *why = "a tile of 128 columns does not know a whole row";
     if (d->rowwise_mx == MOI_MX_PER_ROW) return false;
     *why = "no equal scales down columns";
@@ -108,7 +109,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const state *k = plan->state;
     int64_t across = moii_ceil_div(a.cols, MOII_TILE), strips = moii_tile8_strips(a.rows, a.groups, k->units * k->down);
     a.across = (unsigned int)across, a.batch = (unsigned int)d->batch;
-    set_divisor(across, &a.across_magic, &a.across_shift);
+    moii_set_divisor(across, &a.across_magic, &a.across_shift);
     moii_gpu_launch launch = { .grid = { (d->batch * strips + k->ragged) * across * k->down }, .threads = k->units * MOII_TILE_THREADS,
                                .cluster = k->down > 1 ? k->down : 0 };
     if (k->down > 1 && across % 2 == 0 && launch.grid[0] >= (int64_t)MANY_BLOCKS * moii_gpu_of(plan->ctx)->sms) launch.cluster *= 2; /* side by side */

@@ -43,3 +43,13 @@ int64_t moii_tile8_depth(int64_t strips, int64_t stripes, int64_t at_once)
     }
     return moii_max(best, 1);
 }
+
+void moii_set_divisor(int64_t n, unsigned int *magic, unsigned int *shift)
+{
+    unsigned int s = 0;
+    while ((int64_t)1 << s < n) s++;
+    *magic = *shift = 0;
+    if (s == 0) return;
+    *magic = (unsigned int)(((1ull << (31 + s)) + (uint64_t)n - 1) / (uint64_t)n);
+    *shift = s - 1;
+}

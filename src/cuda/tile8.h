@@ -18,4 +18,8 @@ int64_t moii_tile8_strips(int64_t rows, int64_t groups, int64_t units);
  * `at_once` blocks at a time: so that all end at about the same time. */
 int64_t moii_tile8_depth(int64_t strips, int64_t stripes, int64_t at_once);
 
+/* Numbers below 2^31 divided by n: with 2^s the power of two at or above n, i * ceil(2^(31 + s) / n) >> 31 + s is exact there
+ * (Granlund and Montgomery, Division by invariant integers, 1994).  1: magic 0. */
+void moii_set_divisor(int64_t n, unsigned int *magic, unsigned int *shift);
+
 #endif

@@ -34,27 +34,9 @@ MOII_FN void fetch16(uint4 *to, const void *from, unsigned long long policy = EV
 /* Two rows become codes q; their scales come back, a byte each.  All lanes of a warp come here. */
 MOII_FN unsigned int pair_codes(const tile8_side &side, const line v[2], uint2 q[2])
 {
-    unsigned int top = top_of_lanes(row_pair_top(v, 0), 1, 4);
-    two_scales s = take_two(side, top);
-#if ROW_REBASE /* the largest scale of a row's 128, found as their common one would be; what poisons one block poisons all */
-    const unsigned int own = s.codes;
-    top = top_of_lanes(top, 4, 16);
-    s.codes = take_two(side, top).codes;
-    asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(s.inverse) : "r"(top), "r"(0));
-    const unsigned int shifts = s.codes - own;
-#endif
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const uint4 &w = v[i];
-        const unsigned int by = i ? upper_half(s.inverse) : lower_half(s.inverse), zero = side.minus_zero;
-        q[i].x = four_codes(ROW_ELEM, scaled(w.x, 0, by, zero), scaled(w.x, 1, by, zero), scaled(w.y, 0, by, zero), scaled(w.y, 1, by, zero));
-        q[i].y = four_codes(ROW_ELEM, scaled(w.z, 0, by, zero), scaled(w.z, 1, by, zero), scaled(w.w, 0, by, zero), scaled(w.w, 1, by, zero));
-#if ROW_REBASE
-        q[i] = shifted(q[i], i ? shifts >> 16 : shifts & 0xFFFFu);
-#endif
-    }
-    if (poisoned(top)) s.codes = poison(s.codes, top);
-    return __byte_perm(s.codes, 0, 0x4420);
+    unsigned int top, scales = row_pair(side, v, q, &top);
+    if (poisoned(top)) scales = poison(scales, top);
+    return __byte_perm(scales, 0, 0x4420);
 }
 
 /* The same, and the codes leave.  plain: in words of 8; else those of the first `rows` rows, byte by byte. */

@@ -19,6 +19,7 @@
 #define ROW_REBASE 1
 #include "packets.cuh"
 #include "tile8.cuh"
+#include "row_packets.cuh"
 
 enum { THREADS = QUANTIZE_ROWS_SM90_THREADS(PACKETS), MOST_WARPS = THREADS / 32, FEW = PACKETS == QUANTIZE_ROWS_SM90_FEW_PACKETS };
 /* One block fewer to an SM where 64 registers do not do without spilling. */
@@ -49,35 +50,8 @@ MOII_FN stretch stretch_of(const quantize_rows_sm90_args &a, int i)
     return s;
 }
 
-/* all: it is there, whole; else zeros where nothing is. */
-MOII_FN line load_packet(const stretch &s, int p, bool all)
-{
-    const char *from = s.in + p * 256 * VALUE_BYTES;
-    const int left = s.left - p * 256;
-    const bool whole = WHOLE || (s.vectors && left >= 8);
-    const uint4 none = make_uint4(0, 0, 0, 0);
-#if BF16
-    return all ? load16(from) : left <= 0 ? none : whole ? load16(from) : load_edge(from, left);
-#else
-    line v;
-    v.low = all ? load16(from) : left <= 0 ? none : whole ? load16(from) : load_edge(from, left);
-    v.high = all ? load16(from + 16) : left <= 0 ? none : whole ? load16(from + 16) : load_edge(from + 16, left - 4);
-    return v;
-#endif
-}
-
-MOII_FN void put_packet(const stretch &s, int p, uint2 codes)
-{
-    unsigned char *to = s.to + p * 256;
-    const int left = s.left - p * 256;
-    if (WHOLE) /* not a branch: the codes of all packets are made together */
-        asm volatile("{.reg .pred there; setp.gt.s32 there, %3, 0; @there st.global.v2.u32 [%0], {%1, %2};}"
-                     : : "l"(to), "r"(codes.x), "r"(codes.y), "r"(left) : "memory");
-    else if (left > 0) {
-        if (s.words && left >= 8) *(uint2 *)to = codes;
-        else put_edge(to, left, codes);
-    }
-}
+MOII_FN line load_packet(const stretch &s, int p, bool all) { return load_packet(s.in + p * 256 * VALUE_BYTES, s.left - p * 256, all, s.vectors); }
+MOII_FN void put_packet(const stretch &s, int p, uint2 codes) { put_packet(s.to + p * 256, s.left - p * 256, false, s.words, codes); }
 
 /* ---- magnitudes ---- */
 
@@ -141,9 +115,7 @@ MOII_FN void put_row(const quantize_rows_sm90_args &a, const stretch &s, const l
         asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(own.inverse) : "r"(top), "r"(0)); /* what poisons one block poisons all */
         const unsigned int shifts = scale - own.codes, by = p % 2 ? upper_half(own.inverse) : lower_half(own.inverse), zero = a.row.minus_zero;
         const uint4 &w = v[p];
-        uint2 q;
-        q.x = four_codes(ROW_ELEM, scaled(w.x, 0, by, zero), scaled(w.x, 1, by, zero), scaled(w.y, 0, by, zero), scaled(w.y, 1, by, zero));
-        q.y = four_codes(ROW_ELEM, scaled(w.z, 0, by, zero), scaled(w.z, 1, by, zero), scaled(w.w, 0, by, zero), scaled(w.w, 1, by, zero));
+        uint2 q = scaled_codes(ROW_ELEM, w, by, zero);
         put_packet(s, p, shifted(q, p % 2 ? shifts >> 16 : shifts & 0xFFFFu));
     }
 }
@@ -174,6 +146,11 @@ MOII_FN void put_scales(const quantize_rows_sm90_args &a, const unsigned int sca
     unsigned char *to = (unsigned char *)a.row.scale + blockIdx.y * a.row.scale_bytes;
     const int blocks = (int)a.row.blocks;
     const long long first = first_row(a);
+    if (a.row.layout == SCALES_TILED && a.once) { /* four scales of each row; repeat_scales does the rest */
+        if (threadIdx.x < ROWS)
+            *(unsigned int *)(to + scale_place(a.row, first + below_first(a, threadIdx.x), 0, 15)) = (threadIdx.x ? scale[ROWS - 1] : scale[0]) * 0x01010101u;
+        return;
+    }
     if (a.row.layout == SCALES_TILED) {
         for (int i = threadIdx.x; i < (blocks + 3) / 4 * ROWS; i += blockDim.x) { /* four scales of a row; neighbours lie together */
             const int r = i % ROWS, b = i / ROWS * 4;

@@ -15,6 +15,7 @@ typedef struct quantize_rows_sm90_args {
     long long rows, cols;
     long long in_ld, in_bytes; /* elements between rows, bytes between matrices */
     int vectors;               /* rows of `in` begin at multiples of 16 bytes */
+    int once;                  /* scales in the tiled layout: only a row's first four */
     tile8_side row;
 } quantize_rows_sm90_args;
 

@@ -5,7 +5,9 @@
 
 typedef struct repeat_scales_args {
     unsigned char *scale;
-    long long chunks, blocks; /* of 16 bytes in a column; columns */
+    unsigned int chunks, run; /* chunks of 16 bytes that are there; so many of them lie together, their copies behind them */
+    unsigned int copies;      /* with what is there */
+    unsigned int last;        /* which bits of each word the last copy keeps */
     long long bytes;          /* between matrices */
 } repeat_scales_args;
 

@@ -149,6 +149,15 @@ MOII_FN float scaled(unsigned int pair, int half, unsigned int by, unsigned int 
     return moii_float_of(x);
 }
 
+/* Eight codes of BF16 values, each times by. */
+MOII_FN uint2 scaled_codes(int elem, const uint4 &w, unsigned int by, unsigned int minus_zero)
+{
+    uint2 q;
+    q.x = four_codes(elem, scaled(w.x, 0, by, minus_zero), scaled(w.x, 1, by, minus_zero), scaled(w.y, 0, by, minus_zero), scaled(w.y, 1, by, minus_zero));
+    q.y = four_codes(elem, scaled(w.z, 0, by, minus_zero), scaled(w.z, 1, by, minus_zero), scaled(w.w, 0, by, minus_zero), scaled(w.w, 1, by, minus_zero));
+    return q;
+}
+
 MOII_FN unsigned int upper_half(unsigned int pair) { return pair & 0xFFFF0000u; }
 MOII_FN unsigned int lower_half(unsigned int pair) { return pair << 16; }
 #endif

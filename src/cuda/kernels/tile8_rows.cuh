@@ -26,6 +26,31 @@ MOII_FN unsigned int top_of_lanes(unsigned int top, int from, int to)
     return top;
 }
 
+#if TILE_BF16
+/* Two rows become codes q; back come the largest magnitudes of their blocks, and their scales, poisoned ones not yet (see poisoned).  All lanes of a warp
+ * come here. */
+MOII_FN unsigned int row_pair(const tile8_side &side, const line v[2], uint2 q[2], unsigned int *top)
+{
+    *top = top_of_lanes(row_pair_top(v, 0), 1, 4);
+    two_scales s = take_two(side, *top);
+#if ROW_REBASE /* the largest scale of a row's 128, found as their common one would be; what poisons one block poisons all */
+    const unsigned int own = s.codes;
+    *top = top_of_lanes(*top, 4, 16);
+    s.codes = take_two(side, *top).codes;
+    asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(s.inverse) : "r"(*top), "r"(0));
+    const unsigned int shifts = s.codes - own;
+#endif
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        q[i] = scaled_codes(ROW_ELEM, v[i], i ? upper_half(s.inverse) : lower_half(s.inverse), side.minus_zero);
+#if ROW_REBASE
+        q[i] = shifted(q[i], i ? shifts >> 16 : shifts & 0xFFFFu);
+#endif
+    }
+    return s.codes;
+}
+#endif
+
 /* Largest magnitudes of the lane's eight rows over the lanes that share a block. */
 MOII_FN void row_tops(const line v[8], unsigned int top[8])
 {
@@ -87,28 +112,9 @@ MOII_FN void do_rows_as(const tile8_side &side, row_place at, bool plain, const 
     unsigned int codes[4], tops[4], any = 0;
 #pragma unroll
     for (int p = 0; p < 8; p += 2) {
-        tops[p / 2] = top_of_lanes(row_pair_top(v, p), 1, 4);
-        two_scales s = take_two(side, tops[p / 2]);
-#if ROW_REBASE /* the largest scale of a row's 128, found as their common one would be; what poisons one block poisons all */
-        const unsigned int own = s.codes;
-        tops[p / 2] = top_of_lanes(tops[p / 2], 4, 16);
-        s.codes = take_two(side, tops[p / 2]).codes;
-        asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(s.inverse) : "r"(tops[p / 2]), "r"(0));
-        const unsigned int shifts = s.codes - own;
-#endif
-        codes[p / 2] = s.codes, any |= tops[p / 2] + 0x00800080u;
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint4 &w = v[p + i];
-            const unsigned int by = i ? upper_half(s.inverse) : lower_half(s.inverse), zero = side.minus_zero;
-            uint2 q;
-            q.x = four_codes(ROW_ELEM, scaled(w.x, 0, by, zero), scaled(w.x, 1, by, zero), scaled(w.y, 0, by, zero), scaled(w.y, 1, by, zero));
-            q.y = four_codes(ROW_ELEM, scaled(w.z, 0, by, zero), scaled(w.z, 1, by, zero), scaled(w.w, 0, by, zero), scaled(w.w, 1, by, zero));
-#if ROW_REBASE
-            q = shifted(q, i ? shifts >> 16 : shifts & 0xFFFFu);
-#endif
-            put_row(at, side.stride, plain, q);
-        }
+        uint2 q[2];
+        codes[p / 2] = row_pair(side, v + p, q, &tops[p / 2]), any |= tops[p / 2] + 0x00800080u;
+        put_row(at, side.stride, plain, q[0]), put_row(at, side.stride, plain, q[1]);
     }
     if (any & 0x80008000u) {
 #pragma unroll
