@@ -160,7 +160,8 @@ MOI_API int64_t moi_scale_blocks(const moi_format *format, int64_t cols, int64_t
 MOI_API int64_t moi_ragged_cols(const moi_format *format, int64_t cols, int64_t groups);
 /* Elements from one row to the next of a column-wise result [cols, rows] that memory takes fastest (moi_quantize_run, moi_swiglu_run):
  * moi_ragged_cols(rows, groups) rounded up to 16; from 64 KB on to whole pieces of 256 bytes, and one more where that is a multiple of 4096 bytes, as
- * columns then meet in the same parts of memory: on an H200, 131072 rows of both directions take 2 % less time. */
+ * columns then meet in the same parts of memory: on an H200, 131072 rows of both directions take 2 % less time.  -1 where rows is negative or
+ * the size overflows. */
 MOI_API int64_t moi_colwise_ld(const moi_format *format, int64_t rows, int64_t groups);
 /* Bytes of the scales of a rows x cols matrix in format->layout, padding included; 0 for plain formats, -1 where the
  * format is invalid or the size overflows. */

@@ -125,7 +125,7 @@ static void test_scale_sizes(void **state)
     assert_int_equal(moi_scale_bytes(&f, 130, 100, 0), 130 * 4);
     static const struct { int64_t rows, groups, ld; } far[] = {
         { 0, 0, 0 }, { 100, 0, 112 }, { 65520, 0, 65520 }, { 65535, 0, 65536 + 256 }, { 131072, 0, 131072 + 256 }, { 131073, 0, 131072 + 256 },
-        { 131072, 3, 131072 + 256 }, { 131072 + 4000, 128, 139264 + 256 },
+        { 131072, 3, 131072 + 256 }, { 131072 + 4000, 128, 139264 + 256 }, { -1, 0, -1 }, { INT64_MAX, 0, -1 },
     };
     for (size_t i = 0; i < sizeof far / sizeof *far; i++) assert_int_equal(moi_colwise_ld(&f, far[i].rows, far[i].groups), far[i].ld);
     moi_format six = f, plain = MOI_FORMAT_BF16;

@@ -109,7 +109,9 @@ int64_t moi_ragged_cols(const moi_format *f, int64_t cols, int64_t groups)
 int64_t moi_colwise_ld(const moi_format *f, int64_t rows, int64_t groups)
 {
     enum { PIECE = 256, ALIKE = 4096, MANY = 65536 }; /* bytes; docs/notes/quantize-h200.md */
-    int64_t piece = 1, ld = moii_round_up(moi_ragged_cols(f, rows, groups), 16);
+    int64_t piece = 1, ld = moi_ragged_cols(f, rows, groups);
+    if (ld < 0 || ld > INT64_MAX / 64) return -1;
+    ld = moii_round_up(ld, 16);
     if (moi_row_bytes(f->elem, ld) < MANY) return ld;
     while (moi_row_bytes(f->elem, piece) % PIECE) piece *= 2;
     ld = moii_round_up(ld, piece);

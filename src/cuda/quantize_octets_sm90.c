@@ -91,7 +91,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     moii_set_divisor(a.across, &a.magic, &a.shift);
     const int form = a.vectors && a.cols % 8 == 0 && a.side.stride % 8 == 0 && a.side.data_bytes % 8 == 0 ? WHOLE : PIECES;
     moii_gpu_launch launch = { .grid = { moii_ceil_div(a.pieces, WARPS), moii_min(d->batch, MATRICES), moii_ceil_div(d->batch, MATRICES) },
-                               .threads = 32 * WARPS };
+                               .threads = 32 * (int)moii_min(WARPS, a.pieces) };
     return moii_gpu_run(plan, &k[form], &launch, &a, stream);
 }
 
