@@ -255,17 +255,6 @@ static void test_eight_bits(void **state)
         if (ran[r] == 0 && strcmp(row, only_rebased)) fail_msg("%s takes none of the cases that matter", row);
 }
 
-/* More matrices than a launch counts in one direction. */
-static void test_many_matrices(void **state)
-{
-    (void)state;
-    moit_quant ref = { .in = MOI_BF16, .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = 1, .rows = 1, .cols = 40, .batch = 65540 };
-    int ran[16] = { 0 };
-    if (!moit_picked(3)) return;
-    moit_quant_input(&ref, 77, 0);
-    moit_quant_all_agree(&ref, ran);
-}
-
 /* Groups long and wide enough that rows of the GPU make more than one strip of 128 rows after another, whose columns are cut anywhere. */
 static void test_long_groups(void **state)
 {
@@ -443,8 +432,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden), cmocka_unit_test(test_formats), cmocka_unit_test(test_directions),
-        cmocka_unit_test(test_groups), cmocka_unit_test(test_eight_bits), cmocka_unit_test(test_many_matrices), cmocka_unit_test(test_long_groups),
-        cmocka_unit_test(test_wide), cmocka_unit_test(test_unowned), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_groups), cmocka_unit_test(test_eight_bits), cmocka_unit_test(test_long_groups), cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_unowned), cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

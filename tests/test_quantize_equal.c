@@ -81,7 +81,7 @@ static void test_rows(void **state)
     int ran[16] = { 0 };
     for (int k = 0; k <= 9 * 2 * 3 * 4; k++) {
         if (!moit_picked((uint64_t)k)) continue;
-        moit_quant t = { .in = inputs[k % 3], .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = k % 4 == 3 ? 3 : 1, .rows = sizes[k % 9][0],
+        moit_quant t = { .in = inputs[(k + k / 54) % 3], .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = k % 4 == 3 ? 3 : 1, .rows = sizes[k % 9][0],
                          .cols = sizes[k % 9][1], .batch = k % 5 == 4 && sizes[k % 9][0] % 16 == 0 ? 2 : 1, .pad = k % 7 == 6 ? 3 : 0 };
         t.mx[0] = (moi_mx_scales)(1 + k / 9 % 2);
         t.f[0].layout = (moi_layout)(k / 18 % 3), t.f[0].round = (moi_round)(k / 54 % 4);

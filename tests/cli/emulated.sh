@@ -13,6 +13,7 @@ emulated() { # emulated TEST EVERY PART: a whole test program, some of its cases
 decode=$!
 emulated test_quantize 97 0/1
 emulated test_quantize_equal 31 0/1
+emulated test_quantize_rows 97 0/1
 (EMU_MULTIPROCESSORS=1; export EMU_MULTIPROCESSORS; emulated test_swiglu 14 0/1) || exit 1 # a few rows are work for many rounds of blocks there
 emulated test_dequantize 1 0/1
 emulated test_tensor_products 1 3/997

@@ -54,8 +54,8 @@ MOII_FN unsigned int turned(unsigned int w, unsigned int lane, unsigned int step
     return __byte_perm(w, __shfl_xor_sync(0xFFFFFFFFu, w, 2 * step), lane & 2 * step ? 0x3276 : 0x5410);
 }
 
-/* scales: of the lane's block (four lanes have the same), those of rows 0..3 and 4..7.  What a layout adds behind the last row or block becomes 0, as
- * the values read there are. */
+/* scales: of the lane's block (four lanes have the same), those of rows 0..3 and 4..7.  What a layout adds behind the last row becomes 0, as the values
+ * read there are, and so does what is behind the last block, which may have equal scales with those before. */
 MOII_FN void put_scales(const quantize_octets_sm90_args &a, const piece &p, unsigned int upper, unsigned int lower)
 {
     const unsigned int lane = threadIdx.x % 32, part = lane % 4;
@@ -85,7 +85,7 @@ MOII_FN void put_scales(const quantize_octets_sm90_args &a, const piece &p, unsi
     if (a.side.layout == SCALES_TILED) to += (r / 128 * ((blocks + 3) / 4) + b / 4) * 512 + r % 32 * 16 + r / 32 % 4 * 4;
     else if (r < a.rows) to += r * blocks + b;
     else return;
-    *(unsigned int *)to = part ? lower : upper;
+    *(unsigned int *)to = (part ? lower : upper) & (blocks - b < 4 ? 0x00FFFFFFu >> 8 * (3 - (int)(blocks - b)) : 0xFFFFFFFFu);
 }
 
 MOII_FN void quantize_rows(const quantize_octets_sm90_args &a, const piece &p, const line v[OCTET], const int left[OCTET], bool all, bool words)
