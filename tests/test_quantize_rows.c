@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_quantize_rows.c: results along rows alone, from BF16: every scale layout of each format, in few shapes, so that the emulated device makes all of them. */
+ * test_quantize_rows.c: results along rows alone, from BF16: every scale layout of each format, in few shapes, so that the emulated device makes all. */
 #include "support_quantize.h"
 
 #include <string.h>
