@@ -5,9 +5,10 @@ process.
 
     MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/quantize.py [OUT.csv [CASES]]
 
-CASES: patterns of cases' names, comma-separated; unless given, all.  Bytes: the input read once, codes and scales written once.  Copy: a device-to-device copy of 4 GiB, bytes read and written.  Every
-result is compared with plain torch before it is timed; inputs are random; before each timed call L2 is filled by reading
-something else; events around one call (about 3 us of a short call are theirs), median of 30 with p10 and p90."""
+CASES: patterns of cases' names, comma-separated; unless given, all.  Bytes: the input read once, codes and scales written once.  Copy: a device-to-device
+copy of 4 GiB, bytes read and written; cases named "as many bytes" are copies of the size of that case.  Every result is
+compared with plain torch before it is timed; inputs are random; before each timed call L2 is filled by reading something else; events
+around one call (about 3 us of a short call are theirs), median of 30 with p10 and p90."""
 import ctypes as c
 import fnmatch
 import sys
@@ -88,6 +89,13 @@ class Bench:
 
     def skips(self, name):
         return not any(fnmatch.fnmatch(name, c) for c in self.cases)
+
+    def copied(self, name, nbytes):
+        """A copy that reads and writes as many bytes in all, timed as everything else is."""
+        if self.skips(name):
+            return
+        a, b = (torch.empty(nbytes // 2, dtype=torch.uint8, device="cuda") for _ in range(2))
+        self.report("copy", name, self.timer(lambda: b.copy_(a)), nbytes // 2 * 2)
 
     def ours(self, ctx, name, x, fmt, want, **more):
         if self.skips(name):
@@ -173,6 +181,7 @@ def main():
                            offsets=zipf(groups, rows), **ways)
             for side, fn, factor in (("rows", plain_rows, 3 + 1 / 32), ("columns", plain_cols, 3 + 1 / 32), ("both", plain_both, 4 + 2 / 32)):
                 b.torch_compile(f"{size} bf16>mxfp8 row-major {side}", x, fn, factor)
+                b.copied(f"{size} as many bytes as {side}", int(x.numel() * factor))
             for side, kernel in zip(("rows", "columns"), theirs):
                 b.torchao(f"{size} bf16>mxfp8 row-major {side} scales rounded down", x, kernel)
             if rows < 100000:

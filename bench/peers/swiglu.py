@@ -107,6 +107,7 @@ def main():
                 for want, side in ((1, "rows"), (2, "columns"), (3, "both")):
                     b.swiglu(ctx, f"{size} bf16>mxfp8 tiled {side}", gate_up, tiled, want, d_act=d, row=row)
                     b.swiglu(ctx, f"{size} bf16>blk128 {side}", gate_up, blk, want, d_act=d, row=row)
+                b.copied(f"{size} as many bytes as both", int(rows * width * (10 + 1 / 8 if way == "backward" else 6 + 1 / 16)))
                 b.swiglu(ctx, f"{size} bf16>mxfp8 tiled both rebased to 128 each way", gate_up, tiled, 3, d_act=d, mx=1, col_mx=1)
                 b.swiglu(ctx, f"{size} bf16>mx e5m2 tiled both", gate_up, e5, 3, d_act=d, row=row)
                 b.swiglu(ctx, f"{size} bf16>mxfp8 row-major both", gate_up, plain, 3, d_act=d, row=row)
