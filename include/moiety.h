@@ -64,7 +64,7 @@ typedef struct moi_quantize_desc {
     int64_t batch;                 /* matrices of the same shape, one after the other, in all buffers; default 1 */
     int64_t groups;                /* > 0: rows are cut by args.offsets and column-wise blocks do not cross groups */
     moi_mx_scales rowwise_mx;      /* equal scales of the row-wise result, which must be mx32 with E4M3 and not lenient */
-    moi_mx_scales colwise_mx;      /* of the column-wise one alike, FREE or PER_128; a group's elements are counted from its beginning */
+    moi_mx_scales colwise_mx;      /* of the column-wise one alike; a group's elements are counted from its beginning, and PER_ROW is per group */
 } moi_quantize_desc;
 #define MOI_QUANTIZE_DESC_INIT { .size = sizeof(moi_quantize_desc), .in = MOI_F32, .want = MOI_WANT_ROWWISE, .batch = 1 }
 
@@ -96,7 +96,7 @@ typedef struct moi_quantize_args {
  *           elements, vector blocks and layouts ROW and COL; batch = 1; codes and scales that no group owns become 0, those
  *           between a group's last row and the end of its last block too.
  *           Rows of sub-byte elements: ld * bits % 8 = 0; the spare bits of a row's last byte become 0.
- * Speed     colwise.ld as moi_colwise_ld says.
+ * Speed     colwise.ld as moi_colwise_ld says.  colwise_mx PER_ROW takes a second pass over the column-wise codes.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED.
  * Promise   P:quantize.bits  every row gives the same bits.  P:quantize.once  both results come from one read of `in`.
  *           P:quantize.rebase  those of rowwise_mx and colwise_mx are the bits of quantising, then rebasing.
@@ -196,7 +196,7 @@ typedef struct moi_gemm_args {
  *           includes |D| if it is added to, is below 2^128, and no number but 0 in it is below 2^-126 (2^-100 where a is
  *           plain and b scaled).
  *           Rows of the cuda back end: 2^-23 for 2^-24, and what the tensor cores cut off besides: for each 32 products of 8 bits 34 * 2^-13
- *           of the largest of them and of the sum since the last multiple of 128 (1x32 scales: 32), for each 16 of BF16 18 * 2^-25.
+ *           of the largest of them and of the sum since the last multiple of 128 (1x32 scales: 32; mx PER_ROW: of 128 or 256), for each 16 of BF16 18 * 2^-25.
  *           P:gemm.nan  NaN or Inf in row i of A reaches only row i of D. */
 MOI_API moi_status moi_gemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_gemm_desc *desc);
 MOI_API moi_status moi_gemm_run(const moi_plan *plan, const moi_gemm_args *args, void *workspace,

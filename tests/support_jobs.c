@@ -140,16 +140,19 @@ void moit_job_run(moit_job *j)
 }
 
 /* The tensor cores' own error: 33 terms of a step of 32 products (17 of 16 where they are BF16), each cut behind the 13th (25th) fraction bit of
- * the largest, and the sum once more (shared by MMA-Sim's authors as bit-exact for Hopper); FP8 sums begin anew every 128 products. */
+ * the largest, and the sum once more (shared by MMA-Sim's authors as bit-exact for Hopper); FP8 sums begin anew every 128 products, every 256
+ * where rows have one scale. */
 static double tensor_error(const moit_job *j, const double *a, const double *b, int64_t from, int64_t to)
 {
     bool wide = j->a.format.recipe == MOI_RECIPE_BF16 || (j->a.format.recipe == MOI_RECIPE_MX32 && j->grouping == MOI_GROUP_K && j->mx == MOI_MX_FREE);
-    int64_t step = wide ? 16 : 32, chain = wide ? to - from : j->a.format.recipe == MOI_RECIPE_MX32 && j->mx == MOI_MX_FREE ? 32 : 128;
-    double error = 0.0, sum = 0.0;
+    bool alone = j->a.format.recipe == MOI_RECIPE_MX32 && j->mx == MOI_MX_FREE, two = j->mx == MOI_MX_PER_ROW && !j->index;
+    int64_t step = wide ? 16 : 32, chain = wide ? to - from : alone ? 32 : two ? 256 : 128;
+    double error = 0.0, sum = 0.0, half = 0.0; /* half: of tiles that add twice as often */
     for (int64_t l = from; l < to; l += step) {
         if ((l - from) % chain == 0) sum = 0.0;
-        double most = fabs(sum);
-        for (int64_t i = l; i < to && i < l + step; i++) most = fmax(most, fabs(a[i] * b[i])), sum += a[i] * b[i];
+        if ((l - from) % (chain > 128 && !wide ? 128 : chain) == 0) half = 0.0;
+        double most = fmax(fabs(sum), fabs(half));
+        for (int64_t i = l; i < to && i < l + step; i++) most = fmax(most, fabs(a[i] * b[i])), sum += a[i] * b[i], half += a[i] * b[i];
         error += (double)(step + 2) * ldexp(most, wide ? -25 : -13);
     }
     return error * (wide ? 1.001 : 1.02); /* what the errors so far add to the largest term */

@@ -109,6 +109,7 @@ static void test_cut(void **state)
         int c = i / MOIT_PAIRS;
         moit_job j = { .gpu = true, .grouping = cases[c].grouping, .out = i % 3 ? MOI_BF16 : MOI_F32, .m = 1300 - 37 * (i % 2), .n = cases[c].n, .k = 256,
                   .sm_limit = cases[c].sm_limit };
+        if (moit_pairs[i % MOIT_PAIRS].a.recipe == MOI_RECIPE_MX32 && c % 2) j.mx = MOI_MX_PER_ROW, j.k = 640; /* two stages at a time, and one */
         if (j.grouping == MOI_GROUP_M) j.groups = 3, j.rows = 2000, j.m = 0;
         j.a.format = moit_pairs[i % MOIT_PAIRS].a, j.b.format = moit_pairs[i % MOIT_PAIRS].b;
         memcpy(j.offsets, cuts, sizeof cuts);
@@ -149,6 +150,7 @@ static void test_boxes(void **state)
         { M, BLK(COL), 0, 0, 384, "WGS=3" },                  { MASKED, BLK(ROW), 0, 0, 372, "WGS=3" },
         { K, MX(COL), PER_128, 1090, 512, "QUADS=1" },        { K, MX(ROW), PER_128, 1153, 500, "WGS=3" },
         { MASKED, MX(COL), PER_128, 0, 368, "QUADS=1" },      { DENSE, MX(COL), PER_128, 1089, 500, "QUADS=1" },
+        { K, MX(COL), PER_ROW, 1240, 512, "SCALING=4" },      { K, MX(ROW), PER_ROW, 1153, 508, "SCALING=4" },
     };
     static const int64_t cuts[] = { 0, 200, 200, 737, 738 }, rows[] = { 0, 600, 600, 1900, 1960 };
     int parts, part = moit_part(&parts), count = 2 * (int)(sizeof cases / sizeof *cases);

@@ -52,7 +52,7 @@ static void test_paths(void **state)
         { PRODUCT_DENSE, MOI_MX_FREE, 64, SCALING_MX, false },      { PRODUCT_DENSE, MOI_MX_FREE, 4096, SCALING_MX, true },
         { PRODUCT_DENSE, MOI_MX_PER_128, 4096, SCALING_VECTOR, false }, { PRODUCT_DENSE, MOI_MX_PER_ROW, 4096, SCALING_ROWS, false },
         { PRODUCT_ROWS, MOI_MX_FREE, 800, SCALING_MX, false },      { PRODUCT_ROWS, MOI_MX_FREE, 8000, SCALING_MX, true },
-        { PRODUCT_DEPTH, MOI_MX_PER_ROW, 512, SCALING_VECTOR, false }, { PRODUCT_DEPTH, MOI_MX_FREE, 64, SCALING_MX, true },
+        { PRODUCT_DEPTH, MOI_MX_PER_ROW, 512, SCALING_ROWS, false }, { PRODUCT_DEPTH, MOI_MX_FREE, 64, SCALING_MX, true },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *why;

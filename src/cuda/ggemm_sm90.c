@@ -18,23 +18,26 @@ static moii_tensor_product product_of(const moi_ggemm_desc *d)
 static const moi_format vectors = MOII_TENSOR_ACT, blocks = MOII_TENSOR_MXFP8;
 
 /* rows of all of 8 groups, or of each for GROUP_MASKED */
-static const struct { moi_grouping grouping; moi_format a, b; moi_dtype out; int64_t rows, m, n, k, gather, scatter; const moi_format *act; } ahead[] = {
-    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 4096, 7168, 0, 0, NULL },
-    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0, 0, NULL },
-    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 0, 0, NULL },
-    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 4096, 7168, 8192, 0, NULL },
-    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 7168, 2048, 0, 32768, NULL },
-    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_F32, 256, 0, 7168, 2048, 0, 256, NULL },
-    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 4096, 7168, 8192, 0, &vectors },
-    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0, 0, &blocks },
-    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 0, 0, &blocks },
-    { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 256, 0, 4096, 7168, 64, 0, NULL },
-    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 8192, 0, NULL },
-    { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 256, 0, 4096, 7168, 0, 0, NULL },
-    { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 4096, 0, 4096, 7168, 0, 0, NULL },
-    { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0, 0, NULL },
-    { MOI_GROUP_K, MOII_TENSOR_ACT, MOII_TENSOR_ACT, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL },
-    { MOI_GROUP_K, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL },
+static const struct { moi_grouping grouping; moi_format a, b; moi_dtype out; int64_t rows, m, n, k, gather, scatter; const moi_format *act;
+                      moi_mx_scales mx; } ahead[] = {
+    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 4096, 7168, 0, 0, NULL, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0, 0, NULL, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 0, 0, NULL, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 4096, 7168, 8192, 0, NULL, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 7168, 2048, 0, 32768, NULL, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_F32, 256, 0, 7168, 2048, 0, 256, NULL, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 4096, 7168, 8192, 0, &vectors, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0, 0, &blocks, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 0, 0, &blocks, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 256, 0, 4096, 7168, 64, 0, NULL, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 8192, 0, NULL, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 256, 0, 4096, 7168, 0, 0, NULL, MOI_MX_FREE },
+    { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 4096, 0, 4096, 7168, 0, 0, NULL, MOI_MX_FREE },
+    { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0, 0, NULL, MOI_MX_FREE },
+    { MOI_GROUP_K, MOII_TENSOR_ACT, MOII_TENSOR_ACT, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL, MOI_MX_FREE },
+    { MOI_GROUP_K, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_BF16, 32768, 0, 4096, 7168, 0, 0, NULL, MOI_MX_PER_ROW },
+    { MOI_GROUP_K, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL, MOI_MX_PER_ROW },
 };
 enum { AHEAD = sizeof ahead / sizeof *ahead };
 
@@ -42,7 +45,7 @@ static void variant(int i, char defines[MOII_DEFINES])
 {
     moi_ggemm_desc d = { .grouping = ahead[i].grouping, .a = ahead[i].a, .b = ahead[i].b, .out = ahead[i].out, .groups = 8, .max_rows = ahead[i].rows,
                          .m = ahead[i].m, .n = ahead[i].n, .k = ahead[i].k, .accumulate = ahead[i].grouping == MOI_GROUP_K, .gather_rows = ahead[i].gather,
-                         .scatter_rows = ahead[i].scatter, .weighted = ahead[i].scatter > 0 };
+                         .scatter_rows = ahead[i].scatter, .weighted = ahead[i].scatter > 0, .mx = ahead[i].mx };
     if (d.grouping == MOI_GROUP_K && d.a.recipe == MOI_RECIPE_BF16) d.a_order = d.b_order = MOI_MN_MAJOR;
     moii_tensor_product p = product_of(&d);
     p.act = ahead[i].act, p.swiglu = p.act != NULL;

@@ -38,7 +38,7 @@ static void tell_bound(const moii_tensor_product *p, const moi_explain_config *t
     else
         snprintf(text, sizeof text, "|D - exact| <= %lld 2^-23 (S%s) + %d 2^-13 M, S = sum |A B|, M = sum over each 32 products of the largest of them and of "
                  "the sum since the last multiple of %d, + half a unit of %s", (long long)p->k + 4, plus, p->scaling == SCALING_MX ? 32 : 34,
-                 p->scaling == SCALING_MX ? 32 : 128, half);
+                 p->scaling == SCALING_MX ? 32 : p->scaling == SCALING_ROWS ? 256 : 128, half);
     to->each(to->user, "bound", text);
 }
 

@@ -64,7 +64,7 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     if (plain && p->grouping == PRODUCT_DEPTH && !(p->a_turned && p->b_turned)) return false;
     if (plain) p->scaling = SCALING_NONE;
     else if (p->a->recipe == MOI_RECIPE_MX32) {
-        bool rows = p->mx == MOI_MX_PER_ROW && p->grouping != PRODUCT_DEPTH && !p->gather_rows;
+        bool rows = p->mx == MOI_MX_PER_ROW && !p->gather_rows;
         p->scaling = rows ? SCALING_ROWS : p->mx == MOI_MX_FREE ? SCALING_MX : SCALING_VECTOR;
         p->scale_e8m0 = p->scaling == SCALING_VECTOR;
         p->scale_quads = p->scale_e8m0 && !p->gather_rows && p->grouping != PRODUCT_ROWS && p->a->layout == MOI_LAYOUT_COL && p->b->layout == MOI_LAYOUT_COL;

@@ -282,6 +282,7 @@ MOII_FN void promote(float *sum, const float *acc, int width, const wave_scales 
 #define PEELED (STAGES_STRADDLE && SCALING == SCALING_VECTOR)
 /* Whole rounds of the ring by name, so that addresses are constants, where there are registers for that. */
 #define BY_NAME (!SHORT && TURNS == 1 && SCALING != SCALING_VECTOR && SCALE_ARRIVALS == 0)
+#define DOUBLED (SCALING == SCALING_ROWS && !SHORT && TURNS == 1)
 
 MOII_FN unsigned int lane_columns(const shared &s, unsigned int from)
 {
@@ -323,29 +324,11 @@ MOII_FN void multiply_stage(const shared &s, ring at, unsigned int rows, unsigne
     }
 }
 
-/* The same for half of the columns of the last block of rows, which both warpgroups have. */
 #if HALVES
-static_assert(SQUARES == 1 || !SCALES_STAGED, "a block's columns have one scale");
-MOII_FN void multiply_half(const shared &s, const unit &u, ring at, unsigned int rows, unsigned int square, int wg, float *sum)
-{
-    const unsigned int from = 4 * SCALE_FLOATS * at.stage, there = rows + lane_scales(s) + from + (blocks_of(u) - 1 - wg) * 256;
-    wave_scales v;
-    float acc[BN / 4];
-    barrier_wait(full_barrier(s, at.stage), at.parity);
-#pragma unroll
-    for (int i = 0; i < 2 && SCALES_STAGED; i++) v.a[i] = shared_read(there + i * 32);
-    if (SCALING == SCALING_SQUARE) v.b[0] = shared_read(square), v.a[0] *= v.b[0], v.a[1] *= v.b[0];
-    wgmma_hold(acc, BN / 2);
-    wgmma_begin();
-#pragma unroll
-    for (int j = 0; j < 4; j++) wgmma_half(acc, a_shared_part(s, u, at.stage, wg, j), b_half_part(s, at.stage, wg, j), j > 0);
-    wgmma_close();
-    WGMMA_WAIT(0);
-    wgmma_hold(acc, BN / 2);
-    if (SCALING != SCALING_VECTOR) release_stage(s, at.stage);
-    promote(sum, acc, BN / 2, v, false, 128, lane_columns(s, from) + wg * (BN * 2));
-    if (SCALING == SCALING_VECTOR) release_stage(s, at.stage);
-}
+#include "product_halves.cuh"
+#endif
+#if DOUBLED
+#include "product_double.cuh"
 #endif
 
 /* The same with a scale for every 32 values: each product is added by itself, while the next one runs. */
@@ -479,6 +462,17 @@ MOII_FN void multiply_few(const shared &s, const unit &u, ring *r, unsigned int 
         }
         if (step == steps) break;
 #endif
+#if DOUBLED
+        if (step % 2 == 0 && step + 2 <= full_steps(u)) {
+            const ring next = ring_behind(*r);
+            if (!HALVES || waves > 0) multiply_two(s, *r, next, false, waves, half, sum);
+#if HALVES
+            if (half) multiply_two_halves(s, u, *r, next, wg, sum[WAVES - 1]);
+#endif
+            *r = next, step++;
+            continue;
+        }
+#endif
         if (TURNS > 1 && step % TURNS != team) continue;
         stage_cleared(s, u, *r, step);
         if (!HALVES || waves > 0) multiply_stage(s, *r, rows, square_of(s, *taken, step, apart), in, false, waves, half, sum);
@@ -495,6 +489,9 @@ MOII_FN void multiply_broad(const shared &s, const unit &u, ring *r, unsigned in
 {
     const shared t = broad_view(s, wg, alone);
     const int steps = steps_of(u), waves = alone ? 1 : WAVES;
+#if DOUBLED
+    multiply_by_two(t, u, r, false, waves, sum, true);
+#else
     const unsigned int rows = row_scales(s, u, wg) - (alone ? 4 * WAVE_ROW(wg, 0) : 0), own = alone ? wg * (4 * SQUARES_STEPS) : 0;
     sums_clear(sum);
     for (int step = 0; step < steps;) {
@@ -513,6 +510,7 @@ MOII_FN void multiply_broad(const shared &s, const unit &u, ring *r, unsigned in
         ring_step(r), step++;
     }
     if (steps > 0) leave_squares(s, *taken);
+#endif
 }
 #endif
 
@@ -521,9 +519,7 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
     const int steps = steps_of(u), col = u.col + (WIDE ? wg * BN : 0), in = SWIGLU ? BN / 2 : 128 - col % 128;
     const int apart = col / 128 - u.col / 128;
     const unsigned int rows = row_scales(s, u, wg);
-    const bool squares = SCALING == SCALING_SQUARE;
     const int waves = LEAVES_OUT ? uniform(waves_there(u, wg)) : WAVES;
-    int step = 0;
 #if BROAD
     if (uniform(u.broad)) { /* how many waves is known where it is inlined */
         if (waves == 1) multiply_broad(s, u, r, taken, wg, true, sum);
@@ -535,6 +531,11 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
         multiply_few(s, u, r, taken, rows, in, apart, waves, wg, team, sum);
         return;
     }
+#if DOUBLED
+    multiply_by_two(s, u, r, true, WAVES, sum);
+#else
+    const bool squares = SCALING == SCALING_SQUARE;
+    int step = 0;
     for (; step < steps && step < team; step++) ring_step(r);
     if (squares && steps > 0) take_squares(s, taken);
     if (step == steps) {
@@ -577,6 +578,7 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
         take_squares(s, taken);
         leave_squares(s, *taken);
     }
+#endif
 }
 #endif
 

@@ -11,24 +11,24 @@ MOII_FN unsigned int bf16_pair(float low, float high)
     return v;
 }
 
-/* SCALING_ROWS: rows and columns have one scale each. */
+/* SCALING_ROWS: rows and columns have one scale each, in each group of a reduction: their first block's. */
 #if SCALING == SCALING_ROWS
-MOII_FN float row_scale(const product_scales &t, long long group, int row)
+MOII_FN float row_scale(const product_scales &t, long long group, int row, int block)
 {
     row = min(row, t.rows - 1);
-    return moii_e8m0_decode(__ldg((const unsigned char *)t.p + group * t.group_bytes + scale_index(t, (unsigned int)row, 0)));
+    return moii_e8m0_decode(__ldg((const unsigned char *)t.p + group * t.group_bytes + scale_index(t, (unsigned int)row, (unsigned int)block)));
 }
 
 /* Lane l reads the scales of columns l, l + 32, ...; whoever needs one asks for it. */
 MOII_FN void apply_rows(const product_args &a, const unit &u, int row, int col, int lane, float *sum)
 {
-    if (a.k == 0) return; /* no blocks, no scales */
-    const int za = A_GROUPED ? u.group : 0, zb = B_GROUPED ? u.group : 0;
-    const float s0 = row_scale(a.a_scales, za, u.row + row + lane / 4), s1 = row_scale(a.a_scales, za, u.row + row + lane / 4 + 8);
+    if (a.k == 0 || (GROUPS == PRODUCT_DEPTH && steps_of(u) == 0)) return; /* no blocks, no scales */
+    const int za = A_GROUPED ? u.group : 0, zb = B_GROUPED ? u.group : 0, block = GROUPS == PRODUCT_DEPTH ? u.block : 0;
+    const float s0 = row_scale(a.a_scales, za, u.row + row + lane / 4, block), s1 = row_scale(a.a_scales, za, u.row + row + lane / 4 + 8, block);
     float mine = 0.0f;
 #pragma unroll
     for (int j = 0; j < BN / 8; j++) {
-        if (j % 4 == 0) mine = row_scale(a.b_scales, zb, u.col + col + j * 8 + lane);
+        if (j % 4 == 0) mine = row_scale(a.b_scales, zb, u.col + col + j * 8 + lane, block);
         const float b0 = __shfl_sync(~0u, mine, j % 4 * 8 + lane % 4 * 2), b1 = __shfl_sync(~0u, mine, j % 4 * 8 + lane % 4 * 2 + 1);
         sum[j * 4] *= b0, sum[j * 4 + 1] *= b1, sum[j * 4 + 2] *= b0, sum[j * 4 + 3] *= b1;
         sum[j * 4] *= s0, sum[j * 4 + 1] *= s0, sum[j * 4 + 2] *= s1, sum[j * 4 + 3] *= s1;

@@ -30,6 +30,7 @@ typedef struct cursor { /* the group and its band where the last unit lay */
     int cut, pieces;    /* units from `cut` on come in pieces of BM / pieces rows, which are numbered from there on; pieces is 2 or 4 */
 } cursor;
 
+#define BLOCK_OF_SCALES (SCALING == SCALING_MX || SCALING == SCALING_ROWS || SCALE_E8M0 ? 32 : 128) /* values of a scale */
 #define CUTS (HALVES && (GROUPS == PRODUCT_DENSE || DEAL))
 #define FEW_ROWS (BM / 2) /* at most */
 /* Groups of any number of rows, of many, or of few. */
@@ -95,7 +96,7 @@ MOII_FN void unit_part(unsigned int block, unit *u)
     const int end = u->k_end, steps = (end + STEP - 1) / STEP, share = STRIDE > 1 ? 1 : (steps + SPLIT - 1) / SPLIT;
     u->k = min((int)block * share * STEP, end);
     if (STRIDE == 1) u->k_end = min((int)(block + 1) * share * STEP, end);
-    u->block = u->k / (SCALING == SCALING_MX || SCALE_E8M0 ? 32 : 128);
+    u->block = u->k / BLOCK_OF_SCALES;
 }
 
 /* false: there is no such unit.  i must not descend from call to call. */
@@ -141,7 +142,7 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
 #if GROUPS == PRODUCT_DEPTH
     u->k = a.depth_block ? a.depth_block * (c->begin / a.depth_block + c->group) : c->begin;
     u->k_end = u->k + (c->end - c->begin);
-    u->block = c->begin / (SCALING == SCALING_MX || SCALE_E8M0 ? 32 : 128) + c->group;
+    u->block = c->begin / BLOCK_OF_SCALES + c->group;
 #endif
     if (CUTS && i >= c->cut) u->rows = min(u->rows, BM / c->pieces), u->k_end = u->rows > 0 ? u->k_end : 0;
     unit_part(block, u);
