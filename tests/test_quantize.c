@@ -397,7 +397,7 @@ static void test_errors(void **state)
     BAD(MOI_ERR_ARG, "groups need vector blocks", d.groups = 1, d.colwise = MOI_FORMAT_BLK128_WEIGHT);
     BAD(MOI_ERR_ARG, "rowwise_mx must be 0 (free)", d.rowwise_mx = (moi_mx_scales)3);
     BAD(MOI_ERR_ARG, "rowwise_mx must be 0 (free) where that result is not wanted, got 2", d.rowwise_mx = MOI_MX_PER_ROW, d.want = 2);
-    BAD(MOI_ERR_ARG, "colwise_mx must be 0 (free) or 1 (per 128), got 2", d.colwise_mx = MOI_MX_PER_ROW);
+    BAD(MOI_ERR_ARG, "colwise_mx must be 0 (free), 1 (per 128) or 2 (per row), got 3", d.colwise_mx = (moi_mx_scales)3);
     BAD(MOI_ERR_ARG, "colwise_mx needs mx32 with e4m3 and not lenient, got mx32 with e4m3 and flags 2", d.colwise_mx = MOI_MX_PER_128,
         d.colwise.flags = MOI_NONFINITE_LENIENT);
     BAD(MOI_ERR_ARG, "got mx32 with e5m2 and flags 0", d.rowwise_mx = MOI_MX_PER_128, d.rowwise.elem = MOI_E5M2);

@@ -91,7 +91,8 @@ static void test_rows(void **state)
         case_of(&t, (uint64_t)k + 3000, k % 4 == 1 || k % 8 == 7, ran);
     }
     for (int r = 0; r < 16 && moit_picked(1) && moit_any_row("quantize", r); r++)
-        if (ran[r] == 0) fail_msg("%s takes none of the cases", moit_any_row("quantize", r));
+        if (ran[r] == 0 && strcmp(moit_any_row("quantize", r), "quantize_columns_sm90"))
+            fail_msg("%s takes none of the cases", moit_any_row("quantize", r));
 }
 
 /* P:quantize.rebase down columns: whole and in groups that begin and end anywhere, alone, beside rows, and beside rows with equal scales; tiles and strips
@@ -99,18 +100,19 @@ static void test_rows(void **state)
 static void test_columns(void **state)
 {
     (void)state;
-    enum { SIZES = 8, CUTS = 6, GROUPS = 5 };
-    static const int64_t sizes[SIZES][2] = { { 300, 256 }, { 128, 128 }, { 33, 70 }, { 700, 384 }, { 1, 128 }, { 513, 128 }, { 0, 128 }, { 160, 1 } };
+    enum { SIZES = 9, CUTS = 6, GROUPS = 5, TURNS = 9 };
+    static const int64_t sizes[SIZES][2] = { { 300, 256 }, { 128, 128 }, { 33, 70 }, { 700, 384 }, { 1, 128 }, { 513, 128 }, { 0, 128 }, { 160, 1 },
+                                           { 4300, 40 } };
     static const int64_t cuts[CUTS][GROUPS + 1] = { { 0, 70, 70, 333, 601, 640 },     { 0, 5, 12, 40, 560, 600 }, { 0, 129, 257, 300, 311, 616 },
                                                     { 0, 256, 512, 512, 640, 640 }, { 0, 0, 0, 0, 0, 0 },     { 0, 224, 255, 480, 481, 513 } };
     int ran[16] = { 0 };
-    for (int k = 0; k < 9 * (SIZES + 2 * CUTS); k++) {
+    for (int k = 0; k < 2 * TURNS * (SIZES + 2 * CUTS); k++) {
         if (!moit_picked((uint64_t)k)) continue;
-        const int which = k % (SIZES + 2 * CUTS), turn = k / (SIZES + 2 * CUTS);
+        const int which = k % (SIZES + 2 * CUTS), turn = k / (SIZES + 2 * CUTS) % TURNS;
         const bool cut = which >= SIZES;
         moit_quant t = { .in = turn % 3 ? MOI_BF16 : inputs[turn / 3 % 3], .f = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP8 }, .want = turn % 3 ? 3 : 2, .batch = 1,
                          .pad = k % 7 == 6 ? 4 : 0 };
-        t.mx[0] = turn % 3 == 2 ? MOI_MX_PER_128 : MOI_MX_FREE, t.mx[1] = MOI_MX_PER_128;
+        t.mx[0] = turn % 3 == 2 ? MOI_MX_PER_128 : MOI_MX_FREE, t.mx[1] = k < TURNS * (SIZES + 2 * CUTS) ? MOI_MX_PER_128 : MOI_MX_PER_ROW;
         t.f[1].layout = (moi_layout)(cut ? turn / 3 % 2 * 2 : turn / 3 % 3), t.f[0].layout = (moi_layout)(turn % 3);
         t.f[1].round = (moi_round)(turn / 3 % 4), t.f[0].round = (moi_round)(turn % 4);
         if (cut) {

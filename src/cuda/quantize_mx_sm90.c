@@ -55,6 +55,8 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     if (kind == TILE_BLK128 && (!(d->want & MOI_WANT_ROWWISE) || d->groups)) return false;
     *why = "a tile of 128 columns does not know a whole row";
     if (d->rowwise_mx == MOI_MX_PER_ROW) return false;
+    *why = "a strip of 256 rows does not know a whole column";
+    if (d->colwise_mx == MOI_MX_PER_ROW) return false;
     *why = "there must be one matrix, of a multiple of 128 columns";
     if (d->batch != 1 || d->cols % MOII_TILE) return false;
     *why = "there must be fewer than 2^16 strips of 256 rows, and fewer than 2^30 columns";

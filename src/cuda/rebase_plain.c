@@ -22,7 +22,8 @@ static rebase_plain_args args_of(const moi_format *f, int64_t group, int64_t row
     rebase_plain_args a = { .rows = rows, .cols = cols, .layout = (int)f->layout, .cut = cut };
     a.blocks = moi_scale_blocks(f, cols, cut);
     a.width = group ? group / MOII_MX_BLOCK : a.blocks;
-    a.groups = cut ? cols / group + cut : a.width ? moii_ceil_div(a.blocks, a.width) : 0;
+    a.groups = cut ? (group ? cols / group : 0) + cut : a.width ? moii_ceil_div(a.blocks, a.width) : 0;
+    a.whole = group == 0;
     int64_t unit = f->layout == MOI_LAYOUT_TILED ? 128 : f->layout == MOI_LAYOUT_COL ? 16 : 1;
     a.padded_rows = moii_round_up(a.rows, unit);
     a.padded_blocks = f->layout == MOI_LAYOUT_TILED ? moii_round_up(a.blocks, 4) : a.blocks;

@@ -49,7 +49,7 @@ moi_status moi_quantize_plan_create(moi_plan **out, moi_ctx *ctx, const moi_quan
         recipes |= MOII_RECIPE_BIT(f->recipe);
     }
     MOII_TRY(moii_mx_check(d.rowwise_mx, MOI_MX_PER_ROW, &d.rowwise, d.want & MOI_WANT_ROWWISE, sides[0]));
-    MOII_TRY(moii_mx_check(d.colwise_mx, MOI_MX_PER_128, &d.colwise, d.want & MOI_WANT_COLWISE, sides[1]));
+    MOII_TRY(moii_mx_check(d.colwise_mx, MOI_MX_PER_ROW, &d.colwise, d.want & MOI_WANT_COLWISE, sides[1]));
     MOII_TRY(check_groups(&d));
     MOII_TRY(check_sizes(&d));
     return moii_plan_make(out, ctx, MOII_OP_QUANTIZE, &d, sizeof d, d.row, recipes);

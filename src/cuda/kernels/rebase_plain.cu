@@ -20,6 +20,11 @@ typedef struct group { long long first, last, end; } group;
 MOII_FN group group_at(const rebase_plain_args &a, long long g)
 {
     group s = { g * a.width, (g + 1) * a.width, a.cols };
+    if (a.cut && a.whole) {
+        const long long rows = a.offsets[g + 1] - a.offsets[g];
+        s.first = a.offsets[g] / 32 + g, s.last = s.first + (rows + 31) / 32, s.end = s.first * 32 + rows;
+        return s;
+    }
     if (a.cut) {
         long long low = 0, high = a.cut; /* the last part that begins at group g or before */
         while (low < high) {
