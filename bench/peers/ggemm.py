@@ -17,6 +17,10 @@ Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16  
         mxk      kgroup in MXFP8, exact                                          torch._grouped_mm
         mx128    mx, the scales of each 128 equal                                as mx, and our exact product of the same
         mxk128   mxk, the scales of each 128 equal                               torch._grouped_mm, DeepGEMM (FP8, its own scales), our exact product
+        mxrow    mx, one scale a row                                             torch._grouped_mm, DeepGEMM (FP8, its own scales), our dense product
+        mxkrow   mxk, one scale for a group's part of a row                      torch._grouped_mm, DeepGEMM (FP8, its own scales)
+        large    contig, 131072 rows in 8, 32, 128 groups, equal and Zipf's      DeepGEMM, our dense product
+        largerow the same in MXFP8, one scale a row                              our dense product
 Cases (zipf's begin with that word): GROUPSxROWSxNxK with the rows of one group (contig, masked), of all groups (zipf); kgroup: GROUPSxMxNxK, K of one group.
 Otherwise as gemm.py; operations and bytes are those of the rows that are there."""
 import torch
@@ -29,6 +33,8 @@ from quantize import zipf
 CONTIG = [(4, 8192, 4096, 7168), (4, 8192, 7168, 2048), (8, 4096, 4096, 7168), (8, 4096, 7168, 2048)]
 MANY = [(g, 32768 // g, n, k) for g in (32, 128) for n, k in ((4096, 7168), (7168, 2048))]
 ZIPF = [(g, 32768, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))]
+LARGE = [(g, 131072 // g, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))]
+LARGE_ZIPF = [(g, 131072, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))]
 KGROUP = [(4, 4096, 7168, 8192), (4, 7168, 2048, 8192), (8, 4096, 7168, 4096), (8, 7168, 2048, 4096)]
 TABLES = {
     "contig": CONTIG + MANY,
@@ -44,6 +50,10 @@ TABLES = {
     "mxk": KGROUP + [(32, 7168, 2048, 4096), (128, 4096, 1536, 1024)],
     "mx128": CONTIG + ZIPF,
     "mxk128": KGROUP + [(32, 7168, 2048, 4096), (128, 4096, 1536, 1024)],
+    "mxrow": CONTIG + MANY + ZIPF,
+    "mxkrow": KGROUP + [(32, 4096, 7168, 4096), (32, 7168, 2048, 4096), (128, 4096, 1536, 1024), (128, 3072, 4096, 1024)],
+    "large": LARGE + LARGE_ZIPF,
+    "largerow": LARGE + LARGE_ZIPF,
 }
 TOP_K = 8
 BF16, F32 = torch.bfloat16, torch.float32
@@ -60,7 +70,7 @@ class Grouped(protocols.Contest):
     def __init__(self, ctx, opt, dg, table, size):
         super().__init__(ctx, opt, dg, table, size)
         self.groups, rows, self.n, self.k = size
-        ragged = size in ZIPF
+        ragged = is_zipf(size)
         self.offsets = zipf(self.groups, rows) if ragged else even(self.groups, rows)
         self.cuts = self.offsets.tolist()
         self.rows = self.cuts[-1]
@@ -70,18 +80,21 @@ class Grouped(protocols.Contest):
             self.y *= 2.0 / self.k ** 0.5
         act, mx = p.act(protocols.LAYOUT[opt.layout]), p.mx(protocols.LAYOUT[opt.mx_layout])
         plain = p.PLAIN_BF16, p.PLAIN_BF16
-        self.mx, self.others = (1 if table == "mx128" else 0), table in ("mx", "mx128", "bf16")
-        a, b = {"mx": (mx, mx), "mx128": (mx, mx), "bf16": plain}.get(table, (act, p.weight()))
+        self.mx, self.others = {"mx128": 1, "mxrow": 2, "largerow": 2}.get(table, 0), table in ("mx", "mx128", "bf16")
+        a, b = (mx, mx) if self.mx or table == "mx" else plain if table == "bf16" else (act, p.weight())
         self.a, self.b = p.quantized(ctx, self.x, a, mx=self.mx), p.quantized(ctx, self.y, b, mx=self.mx)
+        self.blk = [p.quantized(ctx, t, f) for t, f in ((self.x, act), (self.y, p.weight()))] if table == "mxrow" else (self.a, self.b)
+        if table.startswith("large"): # what is left of the card's memory is the peers'
+            self.x = self.y = None
         self.d = torch.empty(self.rows, self.n, device="cuda", dtype=BF16)
         self.flop, self.bytes = 2.0 * self.rows * self.n * self.k, self.a.bytes + self.b.bytes + 2 * self.d.numel()
         self.small = False
 
-    def check(self, get=None, plain=False, codes=False):
+    def check(self, get=None, plain=False, codes=False, of=None):
         """get(g): group g's rows of the result"""
         get = get or (lambda g: self.d[self.cuts[g]:self.cuts[g + 1]])
         a, b = (p.Matrix(p.PLAIN_BF16, t.view(-1, self.k), None, t.shape[-2], self.k, n) for t, n in ((self.x, 1), (self.y, self.groups))) \
-            if plain else (self.a, self.b)
+            if plain else of or (self.a, self.b)
         parts = [(g, o, e) for g, (o, e) in enumerate(zip(self.cuts, self.cuts[1:])) if e > o]
         return lambda: max(p.verify(get(g), a, b, (o, e), g, codes) for g, o, e in parts)
 
@@ -90,7 +103,7 @@ class Grouped(protocols.Contest):
 
     def dense(self):
         """one product of the same size, our own"""
-        b = p.quantized(self.ctx, self.y[0], self.b.fmt, mx=self.mx)
+        b = self.b.part(0)
         row = b"gemm_sm90" if "ggemm_sm90" in self.opt.rows else None
         return m.Gemm(self.ctx, self.a, b, p.poison(self.d), row=row, mx=self.mx), lambda: p.verify(self.d, self.a, b)
 
@@ -113,12 +126,12 @@ class Grouped(protocols.Contest):
     def deepgemm(self):
         source, owner, start = self.padded()
         d = p.poison(torch.empty(source.numel(), self.n, device="cuda", dtype=BF16))
-        check = self.check(lambda g: d[start[g]:start[g] + self.cuts[g + 1] - self.cuts[g]], plain=self.table in ("mx", "mx128"))
+        check = self.check(lambda g: d[start[g]:start[g] + self.cuts[g + 1] - self.cuts[g]], plain=self.table in ("mx", "mx128"), of=self.blk)
         if self.others:
             a = self.scattered(self.x, source)
             return lambda: self.dg.m_grouped_bf16_gemm_nt_contiguous(a, self.y, d, owner), check
-        a = self.scattered(self.a.codes(), source), p.mn_major(self.scattered(self.a.scales(), source))
-        b = p.peer_weight(self.b)
+        a = self.scattered(self.blk[0].codes(), source), p.mn_major(self.scattered(self.blk[0].scales(), source))
+        b = p.peer_weight(self.blk[1])
         b = b if self.groups > 1 else (b[0][None], b[1][None])
         return lambda: self.dg.m_grouped_fp8_gemm_nt_contiguous(a, b, d, owner, disable_ue8m0_cast=True), check
 
@@ -140,6 +153,10 @@ class Grouped(protocols.Contest):
         return self.keeps(lambda: torch._scaled_grouped_mm(a, b, sa, sb, offs=ends, out_dtype=BF16, use_fast_accum=True))
 
     def peers(self):
+        if self.table.startswith("large"):
+            return [("dense", self.dense)] if self.mx else [("dense", self.dense), ("deepgemm", self.deepgemm)]
+        if self.mx == 2:
+            return [("dense", self.dense), ("deepgemm", self.deepgemm), ("torch-bf16", self.torch_bf16)]
         if self.others:
             exact = [("exact", lambda: self.ours(None, mx=0))] if self.mx else []
             return [("dense", self.dense), ("torch-bf16", self.torch_bf16), ("deepgemm-bf16", self.deepgemm)] + exact
@@ -335,8 +352,8 @@ class Reduced(protocols.Contest):
         rows = self.groups * self.k
         self.x, self.y = (torch.randn(rows, c, device="cuda", dtype=BF16) for c in (self.m, self.n))
         self.plain = table == "bf16k"
-        act, self.mx = p.act(protocols.LAYOUT[opt.layout]), 1 if table == "mxk128" else 0
-        fmt = p.PLAIN_BF16 if self.plain else p.mx(m.COL) if table in ("mxk", "mxk128") else act
+        act, self.mx = p.act(protocols.LAYOUT[opt.layout]), {"mxk128": 1, "mxkrow": 2}.get(table, 0)
+        fmt = p.PLAIN_BF16 if self.plain else p.mx(m.COL) if table.startswith("mxk") else act
         self.a, self.b = (p.quantized(ctx, t, fmt, self.offsets, colwise=True, mx=self.mx) for t in (self.x, self.y))
         self.blk = [p.quantized(ctx, t, act, self.offsets, colwise=True) for t in (self.x, self.y)] if self.mx else (self.a, self.b)
         self.d = torch.empty(self.groups, self.m, self.n, device="cuda", dtype=F32)
@@ -376,7 +393,8 @@ class Reduced(protocols.Contest):
     def peers(self):
         torch_bf16 = [("torch-bf16", self.torch_bf16)]
         if self.mx:
-            return [("deepgemm", self.deepgemm)] + torch_bf16 + [("exact", lambda: self.ours(None, mx=0))]
+            exact = [("exact", lambda: self.ours(None, mx=0))] if self.mx == 1 else []
+            return [("deepgemm", self.deepgemm)] + torch_bf16 + exact
         return [("deepgemm", self.deepgemm)] + torch_bf16 if self.table == "kgroup" else torch_bf16
 
 
@@ -388,11 +406,15 @@ class Whole:
         return self.x[first:last]
 
 
+def is_zipf(size):
+    return size in ZIPF or size in LARGE_ZIPF
+
+
 def name_of(size):
-    return ("zipf" if size in ZIPF else "") + "x".join(map(str, size))
+    return ("zipf" if is_zipf(size) else "") + "x".join(map(str, size))
 
 
 if __name__ == "__main__":
     kinds = {"masked": Masked, "gather": Gathered, "scatter": Scattered, "swiglu": Activated, "kgroup": Reduced, "bf16k": Reduced, "mxk": Reduced,
-             "mxk128": Reduced}
+             "mxk128": Reduced, "mxkrow": Reduced}
     protocols.main(__doc__, TABLES, name_of, lambda table: kinds.get(table, Grouped))

@@ -173,6 +173,7 @@ class Quantize:
         self.plan = c.c_void_p()
         check(lib.moi_quantize_plan_create(c.byref(self.plan), ctx, c.byref(desc)))
         self.row = lib.moi_plan_row(self.plan).decode()
+        self.workspace = torch.empty(lib.moi_plan_workspace_bytes(self.plan), dtype=torch.uint8, device="cuda")
         sizes = [lib.moi_scale_bytes(c.byref(fmt), rows, cols, 0), lib.moi_scale_bytes(c.byref(fmt), cols, rows, groups)]
         ld = (lib.moi_colwise_ld if spread else lib.moi_ragged_cols)(c.byref(fmt), rows, groups)
         self.data = [torch.empty(batch * rows, cols, dtype=torch.uint8, device="cuda") if want & ROWWISE else None,
@@ -187,7 +188,7 @@ class Quantize:
                                  offsets=ptr(offsets))
 
     def __call__(self):
-        check(lib.moi_quantize_run(self.plan, c.byref(self.args), None, 0, stream()))
+        check(lib.moi_quantize_run(self.plan, c.byref(self.args), self.workspace.data_ptr() or None, self.workspace.numel(), stream()))
 
     def free(self):
         lib.moi_plan_free(self.plan)

@@ -168,6 +168,8 @@ def main():
                 if want & m.COLWISE:
                     b.ours(ctx, f"{size} bf16>mxfp8 tiled {side} rebased to 128 each way", x, mx, want, **ways)
                 b.ours(ctx, f"{size} bf16>mxfp8 column-major {side}", x, col, want)
+                if want == m.COLWISE:
+                    b.ours(ctx, f"{size} bf16>mxfp8 column-major {side} rebased to the column", x, col, want, col_mx=2)
                 if want == 3 and m.lib.moi_colwise_ld(c.byref(mx), rows, 0) != rows:
                     spread = "both columns as moi_colwise_ld says"
                     b.ours(ctx, f"{size} bf16>mxfp8 tiled {spread}", x, mx, want, spread=True)
@@ -179,6 +181,9 @@ def main():
                         b.ours(ctx, f"{size} bf16>mxfp8 {layout} {side} {groups} groups", x, fmt, want, groups=groups, offsets=zipf(groups, rows))
                     b.ours(ctx, f"{size} bf16>mxfp8 column-major {side} {groups} groups rebased to 128 each way", x, col, want, groups=groups,
                            offsets=zipf(groups, rows), **ways)
+                    if want == m.COLWISE:
+                        b.ours(ctx, f"{size} bf16>mxfp8 column-major {side} {groups} groups rebased to the group's column", x, col, want, groups=groups,
+                               offsets=zipf(groups, rows), col_mx=2)
             for side, fn, factor in (("rows", plain_rows, 3 + 1 / 32), ("columns", plain_cols, 3 + 1 / 32), ("both", plain_both, 4 + 2 / 32)):
                 b.torch_compile(f"{size} bf16>mxfp8 row-major {side}", x, fn, factor)
                 b.copied(f"{size} as many bytes as {side}", int(x.numel() * factor))
