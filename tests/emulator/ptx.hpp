@@ -85,6 +85,7 @@ PTX st_shared_v2_f32(u32 a, float x, float y) { float *p = at_shared<float>(a, 2
 PTX st_shared_v4_f32(u32 a, float x, float y, float z, float w) { float *p = at_shared<float>(a, 4); p[0] = x, p[1] = y, p[2] = z, p[3] = w; }
 PTX st_shared_v4_u32(u32 a, u32 x, u32 y, u32 z, u32 w) { u32 *p = at_shared<u32>(a, 4); p[0] = x, p[1] = y, p[2] = z, p[3] = w; }
 
+PTX ld_global_nc_u8(u32 &x, u64 a) { x = *global_run<unsigned char>(a, 1); }
 PTX ld_global_nc_v2_u32(u32 &x, u32 &y, u64 a) { const u32 *p = global_run<u32>(a, 2); x = p[0], y = p[1]; }
 PTX ld_global_nc_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u64 a) { const u32 *p = global_run<u32>(a, 4); x = p[0], y = p[1], z = p[2], w = p[3]; }
 PTX ld_global_cg_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u64 a) { ld_global_nc_v4_u32(x, y, z, w, a); }

@@ -132,8 +132,11 @@ MOII_FN void load_early(const product_args &a, const shared &s, unsigned int blo
 #endif
 
 /* What a tile's sums will be added to comes into L2: additions there to what memory has take longer than loads and stores of it would (2.5
- * and 3.8 TB/s, read and written).  It is asked for a few stages ahead, not more: what comes too early has left L2 again by then. */
-#if CARRIES && ADD
+ * and 3.8 TB/s, read and written).  It is asked for a few stages ahead, not more: what comes too early has left L2 again by then.  Where stages are
+ * multiplied two by two, so that a tile's last ones take less time, behind the next tile's first stage. */
+#define ASKS (CARRIES && ADD)
+#define ASKS_LATE (SCALING == SCALING_ROWS)
+#if ASKS
 MOII_FN void ask_for_sums(const product_args &a, const unit &u)
 {
     const int cols = min(is_broad(u) ? 2 * BN : BN, a.n - u.col);
@@ -155,6 +158,10 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
     unit u, next;
     int drawn = first_unit() - units_apart(), ready = 0;
     bool more = deal_unit(a, s, d, &drawn, &h, block, &next);
+#if ASKS
+    unit left = { };
+    bool asks = false;
+#endif
     for (bool early = EARLY; more; early = false) {
         u = next;
         const int steps = steps_of(u);
@@ -171,13 +178,20 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
                     load_step(a, s, u, &f, r.stage, step, block);
                 }
                 ring_step(&r);
+#if ASKS
+                if (ASKS_LATE && asks) ask_for_sums(a, left), asks = false;
+#endif
             }
             if (half == 0) more = deal_unit(a, s, d, &drawn, &h, block, &next);
         }
-#if CARRIES && ADD
-        ask_for_sums(a, u);
+#if ASKS
+        if (!ASKS_LATE) ask_for_sums(a, u);
+        else if (steps > 0) left = u, asks = true;
 #endif
     }
+#if ASKS
+    if (asks) ask_for_sums(a, left);
+#endif
 }
 
 /* ---- scales ---- */

@@ -216,6 +216,7 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_widen.cuh"
 #include "product_load.cuh"
 #include "product_multiply.cuh"
+#include "product_lines.cuh"
 #include "product_place.cuh"
 #include "product_store.cuh"
 #include "product_activate.cuh"
@@ -261,17 +262,18 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block)
         unit u;
         if (!take_card(s, h, &u)) break;
         if (PLACED && team == 0) places_fetch(a, s, u, wg);
+        const line_codes codes = line_codes_ahead(a, u, wg);
         multiply(a, s, u, &r, &taken, wg, team, sum);
         if (TURNS > 1) join_teams(s, team, sum);
         if (team > 0) continue;
         u = read_card(s, h); /* no register kept it */
         if (WIDE) u.col += wg * BN;
 #if SPLIT > 1
-        join_parts(a, s, u, wg, block, sum);
+        join_parts(a, s, u, wg, block, sum, codes);
 #elif SWIGLU
         store_activated(a, s, u, wg, sum);
 #else
-        store_tile(a, s, u, wg, sum);
+        store_tile(a, s, u, wg, sum, codes);
 #endif
     }
     if ((!OUT_F32 || CARRIES) && SPLIT == 1 && threadIdx.x % 32 == 0) copies_read(); /* the block's memory is needed until then */

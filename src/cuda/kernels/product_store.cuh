@@ -11,31 +11,6 @@ MOII_FN unsigned int bf16_pair(float low, float high)
     return v;
 }
 
-/* SCALING_ROWS: rows and columns have one scale each, in each group of a reduction: their first block's. */
-#if SCALING == SCALING_ROWS
-MOII_FN float row_scale(const product_scales &t, long long group, int row, int block)
-{
-    row = min(row, t.rows - 1);
-    return moii_e8m0_decode(__ldg((const unsigned char *)t.p + group * t.group_bytes + scale_index(t, (unsigned int)row, (unsigned int)block)));
-}
-
-/* Lane l reads the scales of columns l, l + 32, ...; whoever needs one asks for it. */
-MOII_FN void apply_rows(const product_args &a, const unit &u, int row, int col, int lane, float *sum)
-{
-    if (a.k == 0 || (GROUPS == PRODUCT_DEPTH && steps_of(u) == 0)) return; /* no blocks, no scales */
-    const int za = A_GROUPED ? u.group : 0, zb = B_GROUPED ? u.group : 0, block = GROUPS == PRODUCT_DEPTH ? u.block : 0;
-    const float s0 = row_scale(a.a_scales, za, u.row + row + lane / 4, block), s1 = row_scale(a.a_scales, za, u.row + row + lane / 4 + 8, block);
-    float mine = 0.0f;
-#pragma unroll
-    for (int j = 0; j < BN / 8; j++) {
-        if (j % 4 == 0) mine = row_scale(a.b_scales, zb, u.col + col + j * 8 + lane, block);
-        const float b0 = __shfl_sync(~0u, mine, j % 4 * 8 + lane % 4 * 2), b1 = __shfl_sync(~0u, mine, j % 4 * 8 + lane % 4 * 2 + 1);
-        sum[j * 4] *= b0, sum[j * 4 + 1] *= b1, sum[j * 4 + 2] *= b0, sum[j * 4 + 3] *= b1;
-        sum[j * 4] *= s0, sum[j * 4 + 1] *= s0, sum[j * 4 + 2] *= s1, sum[j * 4 + 3] *= s1;
-    }
-}
-#endif
-
 /* In memory, without waiting for what was there; nobody else adds to it. */
 MOII_FN void add_pair(float *p, float x, float y)
 {
@@ -144,12 +119,15 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
 }
 #endif
 
-MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, int wg, float sum[WAVES][BN / 2])
+MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, int wg, float sum[WAVES][BN / 2], line_codes codes)
 {
     const int thread = (int)as_it_is(threadIdx.x), lane = thread % 32, warp = thread / 32 % 4; /* no register keeps what can be found again */
 #if SCALING == SCALING_ROWS
 #pragma unroll
-    for (int w = 0; w < WAVES; w++) apply_rows(a, u, wave_row(u, wg, w) + warp * 16, wave_col(u, wg, w), lane, sum[w]);
+    for (int w = 0; w < WAVES; w++) {
+        if (is_broad(u) || halved(u)) codes = line_codes_of(a, u, wave_row(u, wg, w), wave_row(u, wg, w), wave_col(u, wg, w));
+        apply_lines(codes, w, lane, sum[w]);
+    }
 #endif
 #if PLACED
     places_await();
@@ -210,12 +188,12 @@ MOII_FN void store_pieces(const product_args &a, const shared &s, const unit &u,
 
 /* Block b adds up and stores the b-th share of the pieces of the tile: every other block sends it those sums, which a barrier of b's
  * counts.  The parts are added in their order.  A cluster has one unit, so that nobody sends twice. */
-MOII_FN void join_parts(const product_args &a, const shared &s, const unit &u, int wg, unsigned int block, float sum[WAVES][BN / 2])
+MOII_FN void join_parts(const product_args &a, const shared &s, const unit &u, int wg, unsigned int block, float sum[WAVES][BN / 2], line_codes codes)
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4, t = (int)threadIdx.x - 128;
 #if SCALING == SCALING_ROWS
 #pragma unroll
-    for (int w = 0; w < WAVES; w++) apply_rows(a, u, WAVE_ROW(wg, w) + warp * 16, 0, lane, sum[w]);
+    for (int w = 0; w < WAVES; w++) apply_lines(codes, w, lane, sum[w]);
 #endif
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
