@@ -228,7 +228,7 @@ typedef struct moi_ggemm_desc {
     int64_t m;        /* GROUP_K only */
     int64_t n;
     int64_t k;        /* not for GROUP_K */
-    moi_mx_scales mx; /* as moi_gemm_desc; a group's elements are counted from its beginning */
+    moi_mx_scales mx; /* as moi_gemm_desc; a group's elements are counted from its beginning, PER_ROW of GROUP_K is of its part of a row */
     int64_t expected_rows; /* that all groups together will mostly have: how the work is cut is chosen for them; 0: as many as there can be */
     int32_t sm_limit; /* as moi_gemm_desc */
     bool overlap;     /* as moi_gemm_desc */

@@ -27,7 +27,8 @@
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
  *             those are not runs.  The others multiply: the tensor
- *             cores' sums over 128 values (32 for SCALING_MX) are added to FP32 registers, times the scales: they keep 13 bits themselves.
+ *             cores' sums over 128 values (32 for SCALING_MX, 256 for SCALING_ROWS) are added to FP32 registers, times the scales: they keep 13 bits
+ *             themselves.
  *   shared    PRODUCT_SHARED bytes; SHARED_BYTES  the same as tensor_tile.c computes it
  *
  * The order of every sum is fixed: K ascending, or from a tile's own place on and around (for each team, then the teams), then, with SPLIT, the
