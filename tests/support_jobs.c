@@ -145,14 +145,13 @@ void moit_job_run(moit_job *j)
 static double tensor_error(const moit_job *j, const double *a, const double *b, int64_t from, int64_t to)
 {
     bool wide = j->a.format.recipe == MOI_RECIPE_BF16 || (j->a.format.recipe == MOI_RECIPE_MX32 && j->grouping == MOI_GROUP_K && j->mx == MOI_MX_FREE);
-    bool alone = j->a.format.recipe == MOI_RECIPE_MX32 && j->mx == MOI_MX_FREE, two = j->mx == MOI_MX_PER_ROW && !j->index;
+    bool alone = j->a.format.recipe == MOI_RECIPE_MX32 && j->mx == MOI_MX_FREE, two = moit_job_chose(j, "SCALING=4") && moit_job_chose(j, "TURNS=1");
     int64_t step = wide ? 16 : 32, chain = wide ? to - from : alone ? 32 : two ? 256 : 128;
-    double error = 0.0, sum = 0.0, half = 0.0; /* half: of tiles that add twice as often */
+    double error = 0.0, sum = 0.0;
     for (int64_t l = from; l < to; l += step) {
         if ((l - from) % chain == 0) sum = 0.0;
-        if ((l - from) % (chain > 128 && !wide ? 128 : chain) == 0) half = 0.0;
-        double most = fmax(fabs(sum), fabs(half));
-        for (int64_t i = l; i < to && i < l + step; i++) most = fmax(most, fabs(a[i] * b[i])), sum += a[i] * b[i], half += a[i] * b[i];
+        double most = fabs(sum);
+        for (int64_t i = l; i < to && i < l + step; i++) most = fmax(most, fabs(a[i] * b[i])), sum += a[i] * b[i];
         error += (double)(step + 2) * ldexp(most, wide ? -25 : -13);
     }
     return error * (wide ? 1.001 : 1.02); /* what the errors so far add to the largest term */

@@ -69,10 +69,10 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const moi_quantize_args *in = args;
     const state *s = plan->state;
     MOII_TRY(s->blocks->impl->run(s->blocks, in, workspace, stream));
+    if (d->cols == 0 || in->rows == 0 || d->batch == 0) return MOI_OK;
     quantize_columns_sm90_args a = { .codes = in->colwise.data, .scale = in->colwise.scale, .tops = (unsigned char *)workspace + s->tops_at,
                                      .lines = d->cols, .length = in->rows, .blocks = moi_scale_blocks(&d->colwise, in->rows, d->groups),
                                      .parts = (int)moii_max(d->groups, 1), .layout = (int)d->colwise.layout };
-    if (d->cols == 0 || in->rows == 0 || d->batch == 0) return MOI_OK;
     if (d->groups) a.offsets = (const long long *)(const void *)in->offsets;
     a.stride = moii_ld_bytes(&d->colwise, in->colwise.ld, moi_ragged_cols(&d->colwise, in->rows, d->groups));
     a.codes_bytes = a.lines * a.stride, a.scale_bytes = moi_scale_bytes(&d->colwise, d->cols, in->rows, d->groups);

@@ -28,7 +28,7 @@ static void keep_best(void *user, const moii_tensor_tile *t, double clocks)
 }
 
 /* P:gemm.bound, for this reduction; S stands for sum |A B|. */
-static void tell_bound(const moii_tensor_product *p, const moi_explain_config *to)
+static void tell_bound(const moii_tensor_product *p, const moii_tensor_tile *t, const moi_explain_config *to)
 {
     char text[512];
     const char *half = p->out_f32 ? "f32" : "bf16", *plus = p->accumulate ? " + |D|" : "";
@@ -38,7 +38,7 @@ static void tell_bound(const moii_tensor_product *p, const moi_explain_config *t
     else
         snprintf(text, sizeof text, "|D - exact| <= %lld 2^-23 (S%s) + %d 2^-13 M, S = sum |A B|, M = sum over each 32 products of the largest of them and of "
                  "the sum since the last multiple of %d, + half a unit of %s", (long long)p->k + 4, plus, p->scaling == SCALING_MX ? 32 : 34,
-                 p->scaling == SCALING_MX ? 32 : p->scaling == SCALING_ROWS ? 256 : 128, half);
+                 p->scaling == SCALING_MX ? 32 : moii_tile_doubled(p, t) ? 256 : 128, half);
     to->each(to->user, "bound", text);
 }
 
@@ -64,5 +64,5 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
     if (moii_tile_broad(&p, &b.tile)) to->each(to->user, "tails", "half a tile's rows or fewer, a group's last, take tiles of twice the columns");
     moii_tensor_defines(&p, &b.tile, text);
     to->each(to->user, "kernel", text);
-    tell_bound(&p, to);
+    tell_bound(&p, &b.tile, to);
 }

@@ -46,6 +46,12 @@ static inline bool moii_tile_halves(const moii_tensor_product *p, const moii_ten
     return grid && !moii_tile_beside(p, t) && !t->few && p->grouping != PRODUCT_DEPTH && p->scaling != SCALING_MX;
 }
 
+/* Whether stages are multiplied two by two, with one sum of the tensor cores: product_multiply.cuh's DOUBLED. */
+static inline bool moii_tile_doubled(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    return p->scaling == SCALING_ROWS && !t->few && t->turns == 1;
+}
+
 /* Whether FP32 leaves by boxes: product_sm90.cuh's CARRIES. */
 static inline bool moii_tile_carries(const moii_tensor_product *p, const moii_tensor_tile *t)
 {

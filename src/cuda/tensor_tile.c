@@ -88,7 +88,7 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     double tensor = bm * lines / 32.0 * (p->scaling == SCALING_NONE ? 1.1 : 1.2);
     double copies = (bm / t->cluster + lines) * PRODUCT_STEP_BYTES / 60.0, memory = lines * PRODUCT_STEP_BYTES / 18.0 * busy;
     double products = t->waves * 2.0 * bn * beside, additions = t->waves * (added[p->scaling] * bn + 250.0) - (t->waves - 1) * 270.0;
-    if (p->scaling == SCALING_ROWS && t->turns == 1) additions /= 2.0; /* of two stages at a time */
+    if (moii_tile_doubled(p, t)) additions /= 2.0;
     double chain = p->scaling == SCALING_NONE ? 0.0 : (products + additions) / t->turns;
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
     double scales = p->scaling != SCALING_MX ? 0.0 : p->gather_rows ? 900.0 : 500.0; /* what three warps take to make them */

@@ -20,6 +20,7 @@ expect 0 "GROUPS=3" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --group ma
 expect 0 "SWIGLU=1 ACT_MX=0 ACT_ELEM=4" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --n 4096 --k 7168 --swiglu blk128 --gather 4096
 expect 0 "SCATTER=1" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --n 7168 --k 2048 --scatter 4096
 expect 0 "both operands become BF16" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --group k --a mxfp8 --out f32 --accumulate
+expect 0 "since the last multiple of 256" $m info plan gemm --arch sm_90a --row gemm_sm90 --a mxfp8 --mx row --m 4096 --n 4096 --k 7168
 expect 0 "the reduction must be a multiple of 16 bytes" $m info plan gemm --arch sm_90a --row gemm_sm90 --k 72
 expect 0 "is not written for this device's capability" $m info plan gemm --arch sm_100a --row gemm_sm90
 exit 0
