@@ -150,7 +150,7 @@ static void test_boxes(void **state)
         { M, BLK(COL), 0, 0, 384, "WGS=3" },                  { MASKED, BLK(ROW), 0, 0, 372, "WGS=3" },
         { K, MX(COL), PER_128, 1090, 512, "QUADS=1" },        { K, MX(ROW), PER_128, 1153, 500, "WGS=3" },
         { MASKED, MX(COL), PER_128, 0, 368, "QUADS=1" },      { DENSE, MX(COL), PER_128, 1089, 500, "QUADS=1" },
-        { K, MX(COL), PER_ROW, 1240, 512, "SCALING=4" },      { K, MX(ROW), PER_ROW, 1153, 508, "SCALING=4" },
+        { K, MX(COL), PER_ROW, 1240, 512, "CLUSTER=2" },      { K, MX(ROW), PER_ROW, 1153, 508, "CLUSTER=2" },
     };
     static const int64_t cuts[] = { 0, 200, 200, 737, 738 }, rows[] = { 0, 600, 600, 1900, 1960 };
     int parts, part = moit_part(&parts), count = 2 * (int)(sizeof cases / sizeof *cases);
@@ -173,6 +173,45 @@ static void test_boxes(void **state)
         moit_job_fill(&j, &rng);
         moit_job_run(&j);
         moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
+/* Sums of short reductions in groups, one scale a row, leave all at once, with the bits of a larger tile. */
+static void test_brief(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const struct { moi_layout layout; int64_t m, n; int64_t cuts[5]; } cases[] = {
+        { MOI_LAYOUT_COL, 1240, 512, { 0, 200, 200, 737, 738 } }, { MOI_LAYOUT_ROW, 1153, 508, { 0, 0, 513, 1300, 2100 } },
+        { MOI_LAYOUT_TILED, 740, 389, { 0, 640, 641, 641, 1160 } },
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < CASES; i += parts) {
+        moit_rng rng = moit_seed("tensor brief", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = MOI_GROUP_K, .groups = 4, .out = MOI_F32, .accumulate = true, .m = cases[i].m, .n = cases[i].n,
+                  .rows = cases[i].cuts[4] + 2, .mx = MOI_MX_PER_ROW };
+        j.a.format = j.b.format = (moi_format)MX(ROW);
+        j.a.format.layout = j.b.format.layout = cases[i].layout;
+        if (i % 2) j.b.format.elem = MOI_E5M2;
+        memcpy(j.offsets, cases[i].cuts, sizeof cases[i].cuts);
+        moit_job_operands(&j, &rng);
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, "WGS=2 WAVES=1 BN=128") && moit_job_chose(&j, "BOXES=4"));
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        float *first = j.d, *before = j.before;
+        moi_plan_free(j.plan);
+        j.sm_limit = 4; /* which do not wait for memory */
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, "WAVES=2 BN=128"));
+        for (int64_t at = 0; at < j.lines * j.n; at++) ((float *)j.d)[at] = j.before[at] = before[at];
+        moit_job_run(&j);
+        assert_memory_equal(first, j.d, (size_t)(j.lines * moi_row_bytes(j.out, j.n)));
+        moit_free(first);
+        free(before);
         moit_job_close(&j);
     }
 }
@@ -210,7 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_cut), cmocka_unit_test(test_boxes),
-        cmocka_unit_test(test_scale_ends),
+        cmocka_unit_test(test_brief), cmocka_unit_test(test_scale_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

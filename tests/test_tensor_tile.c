@@ -217,6 +217,27 @@ static void test_measured(void **state)
     }
 }
 
+/* Reductions in groups with one scale a row that FP32 sums are added to: what was the fastest tile on an H200. */
+static void test_brief(void **state)
+{
+    (void)state;
+    static const struct { int64_t groups, m, n, k; int rows; bool all; } best[] = {
+        { 128, 4096, 1536, 1024, 128, true }, { 128, 3072, 4096, 1024, 128, true }, { 64, 4096, 2048, 2048, 256, false }, { 8, 7168, 2048, 4096, 256, false },
+    };
+    for (size_t i = 0; i < sizeof best / sizeof *best; i++) {
+        const char *why;
+        moii_tensor_product p = product(PRODUCT_DEPTH, &mxfp8, &mxfp8, best[i].m, best[i].n, best[i].groups * best[i].k);
+        p.groups = best[i].groups, p.mx = MOI_MX_PER_ROW, p.accumulate = true;
+        assert_true(moii_tensor_fits(&p, MOI_F32, &why));
+        moii_tensor_tile t = moii_tensor_choose(&p);
+        assert_int_equal(moii_tile_rows(&p, &t), best[i].rows);
+        assert_int_equal(t.boxes * 32 == t.waves * t.bn, best[i].all);
+        p.accumulate = false;
+        t = moii_tensor_choose(&p);
+        assert_int_equal(moii_tile_rows(&p, &t), 256);
+    }
+}
+
 /* Few rows are expected of many that there is room for: the tile is the one for the few. */
 static void test_expected(void **state)
 {
@@ -237,8 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice),
         cmocka_unit_test(test_bands), cmocka_unit_test(test_tickets), cmocka_unit_test(test_activates),
-        cmocka_unit_test(test_measured),
-        cmocka_unit_test(test_expected),
+        cmocka_unit_test(test_measured), cmocka_unit_test(test_brief), cmocka_unit_test(test_expected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,7 @@ static const struct { moi_grouping grouping; moi_format a, b; moi_dtype out; int
     { MOI_GROUP_K, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL, MOI_MX_FREE },
     { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_BF16, 32768, 0, 4096, 7168, 0, 0, NULL, MOI_MX_PER_ROW },
     { MOI_GROUP_K, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL, MOI_MX_PER_ROW },
+    { MOI_GROUP_K, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 8192, 4096, 7168, 0, 0, 0, NULL, MOI_MX_PER_ROW },
 };
 enum { AHEAD = sizeof ahead / sizeof *ahead };
 

@@ -123,6 +123,14 @@ static double estimate_few(const moii_tensor_product *p, const moii_tensor_tile 
     return longest(memory, longest(copies, chain)) + 4500.0 + 12.0 * bn + (bn > 128.0 ? 2000.0 : 0.0) + 500.0 * (rounds - 1.0) + join;
 }
 
+/* Bytes of memory in a clock.  Sums of short reductions wait for what they are added to: less if they leave in several rounds, as the tiles at work
+ * then have more of it in L2 than stays there. */
+static double memory_rate(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    if (p->grouping != PRODUCT_DEPTH || !p->accumulate || !moii_tile_doubled(p, t)) return 2700.0;
+    return t->boxes * 32 == t->bn * t->waves ? 1530.0 : 1340.0;
+}
+
 static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     if (t->few) return estimate_few(p, t);
@@ -133,7 +141,7 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     bool behind = moii_tile_carries(p, t) || (!p->out_f32 && t->split == 1); /* D leaves by copies in the background */
     double store = behind ? 1800.0 + bm * lines * out_bytes(p) / 80.0 : 1200.0 + bm * lines * out_bytes(p) / 16.0;
     double work = rounds * (s.steps * stage_clocks(p, t, busy) + store) + (t->split > 1 ? 3000.0 : 0.0);
-    return longest(work, bytes_once(p) / 2700.0);
+    return longest(work, bytes_once(p) / memory_rate(p, t));
 }
 
 /* ---- the order of tiles ---- */
@@ -160,6 +168,9 @@ static const moii_tensor_tile large16[] = {
 static const moii_tensor_tile large_vector[] = {
     { 3, 1, 128, 5, 2, 1, 1, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0 },
 };
+/* Sums of a reduction of so few values (a group's) leave as often as others are made: all of a tile's at once, while the next is multiplied. */
+enum { BRIEF_DEPTH = 1536 };
+static const moii_tensor_tile brief = { 2, 1, 128, 4, 2, 1, 1, 0, 0, 0 };
 
 typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; double least; moii_tensor_told told; void *user; } search;
 
@@ -237,6 +248,7 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
     if (p->scaling != SCALING_MX && rows > 64) {
         const moii_tensor_tile *list = p->scaling == SCALING_NONE ? large16 : p->scaling == SCALING_VECTOR ? large_vector : large;
         int count = p->scaling == SCALING_NONE ? 4 : p->scaling == SCALING_VECTOR ? 3 : 5;
+        if (moii_tile_carries(p, &brief) && group_depth(p) <= BRIEF_DEPTH) consider(&s, brief);
         for (int i = 0; i < count; i++) consider(&s, list[i]);
     }
     if (rows <= 256) consider_small(&s, rows <= 64 ? 1 : 2);

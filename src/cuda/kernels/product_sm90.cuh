@@ -104,8 +104,9 @@
 #define SCALES_STAGED (SCALING >= SCALING_SQUARE && SCALING <= SCALING_MX)
 /* at a stage's barrier: of each thread behind its copies, or of each warp behind its stores */
 #define SCALE_ARRIVALS (GATHER ? LOADERS / 32 : !SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
-/* FP32 leaves by boxes (product_carry.cuh) */
-#define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
+/* FP32 leaves by boxes (product_carry.cuh); BRIEF: smaller tiles of it, of short reductions (tensor_tile.c) */
+#define BRIEF (SCALING == SCALING_ROWS && GROUPS == PRODUCT_DEPTH && ADD && WGS == 2 && BN == 128)
+#define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256 || BRIEF) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
 /* warps that read what the block works on */
 #define CARD_READERS (CONSUMERS / 32 + (SCALE_ARRIVALS > 0 || WIDENS ? LOADERS / 32 : SCALING == SCALING_SQUARE ? 1 : 0))
 #define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
