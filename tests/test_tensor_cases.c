@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "../src/cuda/gpu.h"
+
 #define V(r, e) { (r), (e), MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
 #define BLK(layout) { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_##layout, 0 }
 #define SQUARES { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_COL, 0 }
@@ -189,6 +191,7 @@ static void test_brief(void **state)
     enum { CASES = sizeof cases / sizeof *cases };
     int parts, part = moit_part(&parts);
     for (int i = part; i < CASES; i += parts) {
+        if (moii_gpu_of(moit_gpu())->sms < 64) skip(); /* do not wait for memory */
         moit_rng rng = moit_seed("tensor brief", (uint64_t)i);
         moit_job j = { .gpu = true, .grouping = MOI_GROUP_K, .groups = 4, .out = MOI_F32, .accumulate = true, .m = cases[i].m, .n = cases[i].n,
                   .rows = cases[i].cuts[4] + 2, .mx = MOI_MX_PER_ROW };
@@ -204,7 +207,7 @@ static void test_brief(void **state)
         moit_job_check(&j, (uint64_t)i);
         float *first = j.d, *before = j.before;
         moi_plan_free(j.plan);
-        j.sm_limit = 4; /* which do not wait for memory */
+        j.sm_limit = 4; /* nor do these */
         moit_job_plan(&j, moit_gpu());
         assert_true(moit_job_chose(&j, "WAVES=2 BN=128"));
         for (int64_t at = 0; at < j.lines * j.n; at++) ((float *)j.d)[at] = j.before[at] = before[at];
@@ -245,11 +248,40 @@ static void test_scale_ends(void **state)
     }
 }
 
+/* One scale a row, near 1 and far from it, side by side: BF16 is made before them, or behind. */
+static void test_far_rows(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const int16_t powers[] = { 3, -127, -4, -100, 36, 37, -36, -37 };
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < 4; i += parts) {
+        moit_rng rng = moit_seed("tensor far rows", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = i < 2 ? MOIT_DENSE : MOI_GROUP_M, .out = MOI_BF16, .m = 300, .n = 776, .k = 640, .mx = MOI_MX_PER_ROW };
+        if (j.grouping == MOI_GROUP_M) j.groups = 2, j.rows = 300, j.m = 0, j.offsets[1] = 130, j.offsets[2] = 300;
+        j.a.format = j.b.format = (moi_format)MX(ROW);
+        if (i % 2) j.b.format.elem = MOI_E5M2;
+        moit_job_operands(&j, &rng);
+        for (int64_t l = 0; l < j.k; l += 32) {
+            for (int64_t r = 0; r < 300; r++) moit_matrix_set_scale(&j.a, 0, r, l, ldexpf(1.0f, powers[r / 16 % 8]));
+            for (int64_t b = 0; b < (j.groups ? j.groups : 1); b++)
+                for (int64_t r = 0; r < j.n; r++) moit_matrix_set_scale(&j.b, b, r, l, ldexpf(1.0f, r < 256 ? 17 + (int)(r % 7) : 60 - (int)(r / 32 % 4) * 10));
+        }
+        moit_matrix_read(&j.a), moit_matrix_read(&j.b);
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, "SCALING=4"));
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_cut), cmocka_unit_test(test_boxes),
-        cmocka_unit_test(test_brief), cmocka_unit_test(test_scale_ends),
+        cmocka_unit_test(test_brief), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,9 @@
 
 #define LINE_COLUMNS ((BN + 31) / 32)
 
+/* sums become BF16 before their scales, two by two; weights are FP32's */
+#define LINES_PAIRED (SCALING == SCALING_ROWS && !OUT_F32 && !WEIGHTED)
+
 /* Codes of a warp's rows, lane l that of row l, from lane 16 on the second wave's, and of the warpgroup's columns, lane l those of l, l + 32, ... */
 typedef struct line_codes { unsigned int rows, cols[LINE_COLUMNS]; } line_codes;
 
@@ -35,6 +38,13 @@ MOII_FN line_codes line_codes_of(const product_args &a, const unit &u, int first
     return c;
 }
 
+/* A wave's: those from ahead, unless the tile turned out to be broad or halved. */
+MOII_FN line_codes wave_codes(const product_args &a, const unit &u, int wg, int w, const line_codes &ahead)
+{
+    if (!is_broad(u) && !halved(u)) return ahead;
+    return line_codes_of(a, u, wave_row(u, wg, w), wave_row(u, wg, w), wave_col(u, wg, w));
+}
+
 /* A wave's sums times their scales. */
 MOII_FN void apply_lines(const line_codes &c, int w, int lane, float *sum)
 {
@@ -48,6 +58,44 @@ MOII_FN void apply_lines(const line_codes &c, int w, int lane, float *sum)
         sum[j * 4] *= s0, sum[j * 4 + 1] *= s0, sum[j * 4 + 2] *= s1, sum[j * 4 + 3] *= s1;
     }
 }
+
+#if LINES_PAIRED
+/* Whether all of a warp's are near 1: sums, multiples of 2^-32 below 2^49, then stay ordinary numbers, of which rounding to BF16 first changes nothing. */
+MOII_FN bool lines_near(const line_codes &c)
+{
+    bool near = c.rows - 91 <= 72;
+#pragma unroll
+    for (int i = 0; i < LINE_COLUMNS; i++) near = near && c.cols[i] - 91 <= 72;
+    return __all_sync(~0u, near);
+}
+
+MOII_FN unsigned int bf16_times(unsigned int a, unsigned int b)
+{
+    unsigned int v;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
+    return v;
+}
+
+/* A wave's sums times their scales, as BF16, two by two. */
+MOII_FN void pair_lines(const line_codes &c, int w, int lane, float *sum, unsigned int *pairs)
+{
+    if (!lines_near(c)) {
+        apply_lines(c, w, lane, sum);
+#pragma unroll
+        for (int i = 0; i < BN / 4; i++) pairs[i] = bf16_pair(sum[2 * i], sum[2 * i + 1]);
+        return;
+    }
+    const unsigned int row = c.rows << 7 | c.rows << 23, s0 = __shfl_sync(~0u, row, w * 16 + lane / 4), s1 = __shfl_sync(~0u, row, w * 16 + lane / 4 + 8);
+    unsigned int two = 0; /* lane l's: columns 2 l and 2 l + 1 of 32 */
+#pragma unroll
+    for (int j = 0; j < BN / 8; j++) {
+        if (j % 4 == 0) two = __shfl_sync(~0u, c.cols[j / 4], lane * 2 % 32) << 7 | __shfl_sync(~0u, c.cols[j / 4], lane * 2 % 32 + 1) << 23;
+        const unsigned int b = __shfl_sync(~0u, two, j % 4 * 4 + lane % 4);
+        pairs[j * 2] = bf16_times(bf16_times(bf16_pair(sum[j * 4], sum[j * 4 + 1]), b), s0);
+        pairs[j * 2 + 1] = bf16_times(bf16_times(bf16_pair(sum[j * 4 + 2], sum[j * 4 + 3]), b), s1);
+    }
+}
+#endif
 
 /* Of the tile that is multiplied next: one that is neither broad nor halved. */
 static_assert(WAVES <= 2, "a lane has one row of each of two waves");

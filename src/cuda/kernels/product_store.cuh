@@ -3,14 +3,6 @@
 #ifndef MOII_PRODUCT_STORE_CUH
 #define MOII_PRODUCT_STORE_CUH
 
-/* Two values to BF16, the first in the lower half; NaN stays NaN. */
-MOII_FN unsigned int bf16_pair(float low, float high)
-{
-    unsigned int v;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
-    return v;
-}
-
 /* In memory, without waiting for what was there; nobody else adds to it. */
 MOII_FN void add_pair(float *p, float x, float y)
 {
@@ -64,6 +56,13 @@ MOII_FN void store_values(const product_args &a, const shared &s, const unit &u,
 #endif
 
 #if !OUT_F32
+#if LINES_PAIRED
+typedef unsigned int boxed[WAVES][BN / 4];
+MOII_FN unsigned int boxed_pair(const boxed x, int w, int i) { return x[w][i]; }
+#else
+typedef float boxed[WAVES][BN / 2];
+MOII_FN unsigned int boxed_pair(const boxed x, int w, int i) { return bf16_pair(x[w][2 * i], x[w][2 * i + 1]); }
+#endif
 
 /* Two lines of 128 bytes at a time from shared memory: for what a box would write too much of. */
 MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, unsigned int at, int row, int col, int lane)
@@ -79,7 +78,7 @@ MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, 
 }
 
 /* BF16 by way of a warpgroup's shared memory: boxes of 64 rows of 64 columns, BOXES at a time, copied in the background by a warp each. */
-MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, int wg, int warp, int lane, float sum[WAVES][BN / 2])
+MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, int wg, int warp, int lane, const boxed sum)
 {
     const unsigned int mine = OUT_AT + (unsigned int)wg * (BOXES * 8192);
     const unsigned int to = s.base + mine + warp * 2048 + lane % 16 * 128;
@@ -93,9 +92,9 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
         for (int i = from; i < from + BOXES && i < WAVES * CHUNKS; i++)
 #pragma unroll
             for (int j = 0; j < 8 && i % CHUNKS * 8 + j < BN / 8; j += 2) {
-                const float *v = sum[i / CHUNKS] + (i % CHUNKS * 8 + j) * 4;
-                matrices_store(to + (i - from) * 8192 + ((j + lane / 16) ^ (lane % 8)) * 16, bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]),
-                               bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
+                const int w = i / CHUNKS, v = (i % CHUNKS * 8 + j) * 2;
+                matrices_store(to + (i - from) * 8192 + ((j + lane / 16) ^ (lane % 8)) * 16, boxed_pair(sum, w, v), boxed_pair(sum, w, v + 1),
+                               boxed_pair(sum, w, v + 2), boxed_pair(sum, w, v + 3));
             }
         shared_to_async();
         threads_meet(STORE_BARRIER + wg, 128);
@@ -122,12 +121,21 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
 MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, int wg, float sum[WAVES][BN / 2], line_codes codes)
 {
     const int thread = (int)as_it_is(threadIdx.x), lane = thread % 32, warp = thread / 32 % 4; /* no register keeps what can be found again */
+#if LINES_PAIRED
+    if (a.d_boxes || (a.vectors && a.n % 8 == 0)) {
+        boxed pairs;
+#pragma unroll
+        for (int w = 0; w < WAVES; w++) pair_lines(wave_codes(a, u, wg, w, codes), w, lane, sum[w], pairs[w]);
+#if PLACED
+        places_await();
+#endif
+        store_boxes(a, s, u, wg, warp, lane, pairs);
+        return;
+    }
+#endif
 #if SCALING == SCALING_ROWS
 #pragma unroll
-    for (int w = 0; w < WAVES; w++) {
-        if (is_broad(u) || halved(u)) codes = line_codes_of(a, u, wave_row(u, wg, w), wave_row(u, wg, w), wave_col(u, wg, w));
-        apply_lines(codes, w, lane, sum[w]);
-    }
+    for (int w = 0; w < WAVES; w++) apply_lines(wave_codes(a, u, wg, w, codes), w, lane, sum[w]);
 #endif
 #if PLACED
     places_await();
@@ -141,7 +149,7 @@ MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, i
         return;
     }
 #endif
-#if !OUT_F32
+#if !OUT_F32 && !LINES_PAIRED
     if (a.d_boxes || (a.vectors && a.n % 8 == 0)) {
         store_boxes(a, s, u, wg, warp, lane, sum);
         return;
