@@ -151,8 +151,9 @@ MOII_FN void ask_for_sums(const product_args &a, const unit &u)
 /* And deals the units: the next one while the ring is full, for to find it takes a while. */
 MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block)
 {
-    deck made = deck_make(a), *d = deck_at(s, &made);
+    deck made = deck_make(a);
     if (!elected()) return;
+    deck *d = deck_at(s, &made);
     hand h = 0;
     ring r = { 0, 0 };
     unit u, next;

@@ -304,6 +304,7 @@ MOII_FN void product(const product_args &a)
     if (warp > 0) threads_meet(0, THREADS);
     else {
         threads_pass(0, THREADS);
+        __syncwarp(); /* lane 0 opened the barriers */
         if (elected()) load_early(a, s, block);
         __syncwarp();
     }
