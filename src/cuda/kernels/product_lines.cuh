@@ -60,7 +60,7 @@ MOII_FN void apply_lines(const line_codes &c, int w, int lane, float *sum)
 }
 
 #if LINES_PAIRED
-/* Whether all of a warp's are near 1: sums, multiples of 2^-32 below 2^49, then stay ordinary numbers, of which rounding to BF16 first changes nothing. */
+/* Whether all of a warp's are near 1: sums, which are multiples of 2^-32, then become no subnormals, so that rounding to BF16 first changes nothing. */
 MOII_FN bool lines_near(const line_codes &c)
 {
     bool near = c.rows - 91 <= 72;
