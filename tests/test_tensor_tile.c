@@ -232,6 +232,7 @@ static void test_brief(void **state)
         moii_tensor_tile t = moii_tensor_choose(&p);
         assert_int_equal(moii_tile_rows(&p, &t), best[i].rows);
         assert_int_equal(t.boxes * 32 == t.waves * t.bn, best[i].all);
+        assert_int_equal(t.cluster, 2);
         p.accumulate = false;
         t = moii_tensor_choose(&p);
         assert_int_equal(moii_tile_rows(&p, &t), 256);

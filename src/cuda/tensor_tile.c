@@ -168,8 +168,7 @@ static const moii_tensor_tile large16[] = {
 static const moii_tensor_tile large_vector[] = {
     { 3, 1, 128, 5, 2, 1, 1, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0 },
 };
-/* Sums of a reduction of so few values (a group's) leave as often as others are made: all of a tile's at once, while the next is multiplied. */
-enum { BRIEF_DEPTH = 1536 };
+/* Sums of short reductions leave as often as others are made: all of a tile's at once, while the next is multiplied. */
 static const moii_tensor_tile brief = { 2, 1, 128, 4, 2, 1, 1, 0, 0, 0 };
 
 typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; double least; moii_tensor_told told; void *user; } search;
@@ -248,7 +247,7 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
     if (p->scaling != SCALING_MX && rows > 64) {
         const moii_tensor_tile *list = p->scaling == SCALING_NONE ? large16 : p->scaling == SCALING_VECTOR ? large_vector : large;
         int count = p->scaling == SCALING_NONE ? 4 : p->scaling == SCALING_VECTOR ? 3 : 5;
-        if (moii_tile_carries(p, &brief) && group_depth(p) <= BRIEF_DEPTH) consider(&s, brief);
+        if (moii_tile_carries(p, &brief)) consider(&s, brief);
         for (int i = 0; i < count; i++) consider(&s, list[i]);
     }
     if (rows <= 256) consider_small(&s, rows <= 64 ? 1 : 2);
