@@ -186,7 +186,7 @@ static void test_brief(void **state)
     if (!moit_gpu()) skip();
     static const struct { moi_layout layout; int64_t m, n; int64_t cuts[5]; } cases[] = {
         { MOI_LAYOUT_COL, 1240, 512, { 0, 200, 200, 737, 738 } }, { MOI_LAYOUT_ROW, 1153, 508, { 0, 0, 513, 1300, 2100 } },
-        { MOI_LAYOUT_TILED, 740, 389, { 0, 640, 641, 641, 1160 } },
+        { MOI_LAYOUT_TILED, 740, 900, { 0, 270, 271, 271, 600 } },
     };
     enum { CASES = sizeof cases / sizeof *cases };
     int parts, part = moit_part(&parts);

@@ -22,10 +22,10 @@ emulated test_tensor_cases 1 3/80
 emulated test_tensor_cases 1 27/80 # FP32 by boxes, a block of rows shared by both warpgroups
 emulated test_tensor_cases 1 53/80 # a reduction in groups with one scale for each part of a row
 emulated test_tensor_cases 1 9/80 # rows with one scale each: broad tiles and cut ones, with the bits of others
-(EMU_MULTIPROCESSORS=132; export EMU_MULTIPROCESSORS; emulated test_tensor_cases 1 2/797) || exit 1 # sums that wait for memory, as a few multiprocessors' do not
 emulated test_ggemm_swiglu 1 3/97
 emulated test_ggemm 1 3/97
 EMU_CHECK=1; export EMU_CHECK
+(EMU_MULTIPROCESSORS=132; export EMU_MULTIPROCESSORS; emulated test_tensor_cases 1 2/797) || exit 1 # sums that wait for memory, as a few multiprocessors' do not
 emulated test_decode_logits 97 0/1
 emulated test_swiglu 97 0/1
 emulated test_ggemm_swiglu 1 3/97

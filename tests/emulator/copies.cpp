@@ -256,7 +256,7 @@ static void box_store(uint64_t map_address, const int at[5], unsigned int from, 
     if (from % 128) device.fail("a box comes from a multiple of 128");
     if (adds && map.element != 4) device.fail("boxes of FP32 alone can be added");
     const char *memory = device.self->in->memory;
-    if (checking) touch(memory + from, box_bytes(map), READS), tell_rows(map, at, WRITES);
+    if (checking) copier_reads((int)from, box_bytes(map), device.self), tell_rows(map, at, WRITES);
     bulks.push_back({ device.self, false, [=] {
         const int to[5] = { x, y, z };
         rows_of(map, to, from, [&](char *there, int64_t first, unsigned int here) {
@@ -283,7 +283,7 @@ void stores_finish(thread *t)
     }
 }
 
-static void boxes_wait() { stores_finish(device.self); }
+static void boxes_wait() { stores_finish(device.self), copies_known(device.self); }
 
 bool loads_left(const block *b)
 {

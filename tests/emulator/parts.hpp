@@ -61,6 +61,8 @@ void mbarrier_release(const mbarrier *b, thread *t);
 void mbarrier_complete(const mbarrier *b);
 void mbarrier_acquire(const mbarrier *b, thread *t);
 void copier_writes(block *b, int at, int bytes, const mbarrier *barrier, thread *issuer);
+void copier_reads(int at, int bytes, thread *issuer); /* of its block's memory */
+void copies_known(thread *t); /* those that it sent have read */
 void touch(const void *p, int bytes, int kind);
 void doubts_settle();
 /* bytes 0: it is no more. */

@@ -4,7 +4,8 @@
  * tells of each access (-fsanitize=thread, with our own functions instead of its library).
  *
  * Each thread has a vector of clocks: how much of each other thread's past it knows of.  A release leaves them at a barrier, an acquire takes what
- * was left there.  Bulk copies write as threads of their own, one for each of some barriers.  Two accesses of a byte, one of them a write, of which
+ * was left there.  Bulk copies write as threads of their own, one for each of some barriers, and read as one for each warp that sends them, of which
+ * that knows when it has waited for them.  Two accesses of a byte, one of them a write, of which
  * the second does not know of the first, are a race, unless both write the same.  What lanes pass on by shuffles orders nothing; __syncwarp and
  * barriers do. */
 #include "parts.hpp"
@@ -20,8 +21,8 @@ namespace emu {
 bool checking;
 
 typedef std::vector<uint32_t> clocks;
-struct past { clocks known; };
-enum { COPIERS = 64, KEPT = 8 };
+struct past { clocks known; uint32_t sent; }; /* sent: its last copy out of shared memory */
+enum { COPIERS = 64, SENDERS = 32, KEPT = 8 };
 
 struct access { uint16_t who; uint8_t bytes, kind; uint32_t when; };
 struct word { access of[KEPT]; };
@@ -30,8 +31,9 @@ struct shadow { std::vector<word> words; left barrier[16]; uint32_t copied; };
 static std::unordered_map<const void *, left> at_mbarriers, at_clusters;
 static std::map<const char *, size_t> allocated;
 
-static int stride(const block *b) { return b->threads + COPIERS; }
+static int stride(const block *b) { return b->threads + COPIERS + SENDERS; }
 static int number(const thread *t) { return t->in->rank * stride(t->in) + t->index; }
+static int sender(const thread *t) { return t->in->rank * stride(t->in) + t->in->threads + COPIERS + t->index / 32 % SENDERS; }
 
 static void join(clocks &to, const clocks &from)
 {
@@ -53,7 +55,7 @@ void races_begin(block *b)
         thread *t = &b->thread_at[i];
         if (!t->knows) t->knows = new past();
         t->knows->known.assign((size_t)(stride(b) * b->group->size), 0);
-        t->knows->known[(size_t)number(t)] = 1;
+        t->knows->known[(size_t)number(t)] = 1, t->knows->sent = 0;
     }
 }
 
@@ -177,6 +179,16 @@ void copier_writes(block *b, int at, int bytes, const mbarrier *barrier, thread 
     note_range(b, at, bytes, who, when, WRITES, known);
     join(l.so_far, known);
 }
+
+void copier_reads(int at, int bytes, thread *issuer)
+{
+    block *b = issuer->in;
+    clocks known = issuer->knows->known;
+    known[(size_t)sender(issuer)] = issuer->knows->sent = ++b->marks->copied;
+    note_range(b, at, bytes, sender(issuer), issuer->knows->sent, READS, known);
+}
+
+void copies_known(thread *t) { if (checking && t->knows->sent) t->knows->known[(size_t)sender(t)] = t->knows->sent; }
 
 void allocation(const void *p, size_t bytes)
 {
