@@ -10,6 +10,7 @@
 #ifndef MOII_DECODE_WEIGHTS_CUH
 #define MOII_DECODE_WEIGHTS_CUH
 
+#include "bf16x2.cuh"
 #include "moe_decode_sm90_args.h"
 #include "num.h"
 
@@ -26,13 +27,6 @@ MOII_FN void mma(tile_sum &d, unsigned int a0, unsigned int a1, unsigned int a2,
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d.v[0]), "+f"(d.v[1]), "+f"(d.v[2]), "+f"(d.v[3])
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-MOII_FN unsigned int times2(unsigned int a, unsigned int b) /* two BF16 products, subnormal ones too */
-{
-    unsigned int d;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
-    return d;
 }
 
 MOII_FN unsigned int larger2(unsigned int a, unsigned int b)
@@ -81,16 +75,16 @@ MOII_FN void widen_e4m3(unsigned int w, unsigned int mul, unsigned int *out, uns
 {
     const unsigned int even = w << 4 & 0x07F007F0u, odd = w >> 4 & 0x07F007F0u;
     nan = larger2(nan, larger2(even, odd));
-    out[0] = times2(even | (w << 8 & 0x80008000u), mul);
-    out[1] = times2(odd | (w & 0x80008000u), mul);
+    out[0] = bf16_times(even | (w << 8 & 0x80008000u), mul);
+    out[1] = bf16_times(odd | (w & 0x80008000u), mul);
 }
 
 MOII_FN void widen_e2m1(unsigned int w, unsigned int mul, unsigned int *out)
 {
-    out[0] = times2((w << 6 & 0x01C001C0u) | (w << 12 & 0x80008000u), mul);
-    out[1] = times2((w << 2 & 0x01C001C0u) | (w << 8 & 0x80008000u), mul);
-    out[2] = times2((w >> 2 & 0x01C001C0u) | (w << 4 & 0x80008000u), mul);
-    out[3] = times2((w >> 6 & 0x01C001C0u) | (w & 0x80008000u), mul);
+    out[0] = bf16_times((w << 6 & 0x01C001C0u) | (w << 12 & 0x80008000u), mul);
+    out[1] = bf16_times((w << 2 & 0x01C001C0u) | (w << 8 & 0x80008000u), mul);
+    out[2] = bf16_times((w >> 2 & 0x01C001C0u) | (w << 4 & 0x80008000u), mul);
+    out[3] = bf16_times((w >> 6 & 0x01C001C0u) | (w & 0x80008000u), mul);
 }
 
 /* A lane's 8 bytes of one row times `mul`, as BF16 pairs in the order of load_column. */
@@ -132,8 +126,8 @@ MOII_FN void add_chunk_far(tile_sum &sum, uint2 w0, uint2 w1, unsigned int e0, u
     widen(w0, needs_rest(e0) ? factor_of(127) : factor_of(e0), r0, nan[0]);
     widen(w1, needs_rest(e1) ? factor_of(127) : factor_of(e1), r1, nan[1]);
     for (int i = 0; i < PAIRS; i++) {
-        if (needs_rest(e0)) r0[i] = times2(r0[i], rest_of(e0));
-        if (needs_rest(e1)) r1[i] = times2(r1[i], rest_of(e1));
+        if (needs_rest(e0)) r0[i] = bf16_times(r0[i], rest_of(e0));
+        if (needs_rest(e1)) r1[i] = bf16_times(r1[i], rest_of(e1));
     }
     __syncwarp();
     for (int i = 0; i < PAIRS; i += 2) mma(sum, r0[i], r1[i], r0[i + 1], r1[i + 1], column.w[i], column.w[i + 1]);

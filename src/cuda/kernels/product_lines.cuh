@@ -69,13 +69,6 @@ MOII_FN bool lines_near(const line_codes &c)
     return __all_sync(~0u, near);
 }
 
-MOII_FN unsigned int bf16_times(unsigned int a, unsigned int b)
-{
-    unsigned int v;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
-    return v;
-}
-
 /* A wave's sums times their scales, as BF16, two by two. */
 MOII_FN void pair_lines(const line_codes &c, int w, int lane, float *sum, unsigned int *pairs)
 {

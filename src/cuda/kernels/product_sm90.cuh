@@ -36,6 +36,7 @@
 #ifndef MOII_PRODUCT_SM90_CUH
 #define MOII_PRODUCT_SM90_CUH
 
+#include "bf16x2.cuh"
 #include "num.h"
 #include "product_scales.cuh"
 #include "product_sm90_args.h"

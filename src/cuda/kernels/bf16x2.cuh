@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * bf16x2.cuh: two BF16 values in a word. */
+#ifndef MOII_BF16X2_CUH
+#define MOII_BF16X2_CUH
+
+#include "num.h"
+
+/* Two products, each rounded to nearest, subnormal ones too. */
+MOII_FN unsigned int bf16_times(unsigned int a, unsigned int b)
+{
+    unsigned int d;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+
+#endif
