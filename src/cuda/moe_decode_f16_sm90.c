@@ -166,7 +166,8 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         moii_decode_routing r;
         MOII_TRY(moii_decode_route(plan, in, t, up.tokens, &s->places, &s->route, workspace, stream, &r));
         MOII_DECODE_SET_ROUTING(&r, &up, &down);
-        if (r.logits) down.ids = r.ids_out, down.logits = NULL;
+        if (r.logits) down.ids = r.ids_out;
+        if (r.logits && l->passes == 3) down.logits = NULL;
         up.x = (const unsigned short *)in->x + t * d->hidden;
         up.u = down.u = workspace;
         up.exponent = down.exponent = (unsigned char *)workspace + s->at_exponent;

@@ -189,6 +189,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
             advance(t, a);
             here = next, at = then;
         }
+        if (live) await_weights(l, a);
         threads_meet(BARRIER_TILE, THREADS);
         put_outputs(w, a, l, live);
         if (live) return;

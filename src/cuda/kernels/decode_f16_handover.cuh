@@ -6,7 +6,6 @@
 #include "decode_f16_ring.cuh"
 
 enum { BLANK_EXPONENT = 0xFF };
-#define BLANK_WORD 0xFFFFFFFFu /* two NaN of a sign that is never written */
 
 /* Of an item's column: 8 values, 16 bytes. */
 MOII_FN unsigned short *u_of(const moe_decode_f16_sm90_args &a, int job, int column, int tile)

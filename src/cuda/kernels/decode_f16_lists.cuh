@@ -2,7 +2,7 @@
  * decode_f16_lists.cuh: which tokens each expert has, worked out by every block for itself.
  *
  *   routing   from logits: ids by every block of pass 1 for itself, a warp for each token; its first block leaves them to pass 2, and the block of a
- *             token's number that token's weights
+ *             token's number that token's weights, which take longer: pass 2 starts without them, and waits for them at its end
  *   pair      token * top_k + slot.  A token that names an expert twice has one pair of it, the first, with the sum of the weights
  *   job       the tokens of one expert: column[8 * job + token] is a pair or -1; expert[job] */
 #ifndef MOII_DECODE_F16_LISTS_CUH
@@ -12,7 +12,7 @@
 #include "ptx_sm90.cuh"
 
 /* Barriers of whole warps. */
-enum { BARRIER_LISTS = 1, BARRIER_ROUTED, BARRIER_TILE, BARRIER_LEFT = BARRIER_TILE };
+enum { BARRIER_LISTS = 1, BARRIER_ROUTED, BARRIER_TILE, BARRIER_LEFT = BARRIER_TILE, BARRIER_BLANK };
 enum { WORKERS = PASS == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, TEAMS = F16_TEAMS, GROUPS = 1 };
 enum { WARPS = PASS == 1 ? F16_UP_WARPS : F16_DOWN_WARPS, THREADS = 32 * WARPS };
 enum { LISTER = PASS == 1 ? WORKERS : 0, BLANKER = LISTER + 1, WEIGHER = BLANKER + 1 };
@@ -34,6 +34,14 @@ MOII_FN lists lists_at(const moe_decode_f16_sm90_args &a, char *shared)
     return l;
 }
 
+MOII_FN void write_word(float *to, unsigned int v) { asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" :: "l"(to), "r"(v) : "memory"); }
+MOII_FN unsigned int read_word(const float *from)
+{
+    unsigned int v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+    return v;
+}
+
 /* Ids and weights as given; of an expert that a token names twice the first pair alone, with the sum of the weights: one warp. */
 MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
@@ -41,23 +49,23 @@ MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a, int lan
     for (int i = lane; i < l.pairs; i += 32) {
         const int id = __ldcg(a.ids + i);
         l.ids[i] = id < a.experts ? id : -1;
-        if (PASS == 2) l.weights[i] = __ldcg(a.weights + i);
+        if (PASS == 2 && !a.logits) l.weights[i] = __ldcg(a.weights + i);
     }
     __syncwarp();
 #pragma unroll 1
     for (int base = 0; base < l.pairs; base += 32) { /* later pairs are still as they were given */
         const int pair = base + lane, id = pair < l.pairs ? l.ids[pair] : -1, first = token_of(a, pair) * a.top_k;
-        float weight = PASS == 2 && id >= 0 ? l.weights[pair] : 0;
+        float weight = PASS == 2 && !a.logits && id >= 0 ? l.weights[pair] : 0;
         bool repeats = false;
 #pragma unroll 1
         for (int i = first; i < first + a.top_k && id >= 0; i++) {
             const bool same = l.ids[i] == id;
             repeats = repeats || (same && i < pair);
-            if (PASS == 2 && same && i > pair) weight += l.weights[i];
+            if (PASS == 2 && !a.logits && same && i > pair) weight += l.weights[i];
         }
         __syncwarp();
         if (repeats) l.ids[pair] = -1;
-        else if (PASS == 2 && id >= 0) l.weights[pair] = weight;
+        else if (PASS == 2 && !a.logits && id >= 0) l.weights[pair] = weight;
         __syncwarp();
     }
 }
@@ -126,6 +134,15 @@ MOII_FN void leave_ids(const lists &l, const moe_decode_f16_sm90_args &a, int la
 #pragma unroll 1
     for (int i = lane; a.logits && !blockIdx.x && i < l.pairs; i += 32) a.ids_out[i] = l.ids[i];
 }
+/* They are blank before pass 2 starts: one warp, which does not wait for the next one's. */
+MOII_FN void blank_weights(const moe_decode_f16_sm90_args &a, int lane)
+{
+    if (!a.logits || (int)blockIdx.x >= a.tokens) return;
+#pragma unroll 1
+    for (int token = (int)blockIdx.x; token < a.tokens; token += (int)gridDim.x)
+        if (lane < a.top_k) write_word(a.weights_out + token * a.top_k + lane, BLANK_WORD);
+    threads_pass(BARRIER_BLANK, 64);
+}
 /* Another: weights of the block's tokens.  First a rehearsal, of whatever lies there, before logits are final: it brings the
  * instructions near. */
 MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
@@ -133,15 +150,32 @@ MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, in
     if (!a.logits || (int)blockIdx.x >= a.tokens) return;
 #pragma unroll 1
     for (bool live = false;; live = true) {
-        if (live) grid_wait();
+        if (live) {
+            grid_wait();
+            threads_meet(BARRIER_BLANK, 64);
+        }
 #pragma unroll 1
         for (int token = (int)blockIdx.x; token < a.tokens; token += (int)gridDim.x) {
             const int first = token * a.top_k;
             route_held(a.logits + (long long)token * a.experts, 0, shape_of(a), (int *)l.weights, l.weights + a.top_k, HELD, lane);
-            if (live && lane < a.top_k) a.weights_out[first + lane] = l.weights[a.top_k + lane];
+            const unsigned int found = moii_bits_of(l.weights[a.top_k + min(lane, a.top_k - 1)]);
+            if (live && lane < a.top_k) write_word(a.weights_out + first + lane, found == BLANK_WORD ? BLANK_WORD >> 1 : found);
             __syncwarp();
         }
         if (live) return;
+    }
+}
+#endif
+
+#if PASS == 2
+/* Routed tokens' weights, when they are there: all threads. */
+MOII_FN void await_weights(const lists &l, const moe_decode_f16_sm90_args &a)
+{
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; a.logits && i < l.pairs; i += THREADS) {
+        unsigned int v;
+        while ((v = read_word(a.weights + i)) == BLANK_WORD) __nanosleep(100);
+        l.weights[i] = moii_float_of(v);
     }
 }
 #endif
@@ -150,7 +184,7 @@ MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, in
 MOII_FN void make_lists(const lists &l, const moe_decode_f16_sm90_args &a, int warp, int lane)
 {
     if (warp == LISTER) {
-        if (!a.logits) take_ids(l, a, lane);
+        if (!a.logits || PASS == 2) take_ids(l, a, lane);
         list_jobs(l, a, lane);
     }
     if (warp < WORKERS || warp == LISTER) threads_meet(BARRIER_LISTS, 32 * WORKERS + (LISTER < WORKERS ? 0 : 32));

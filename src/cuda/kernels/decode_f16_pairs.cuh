@@ -7,6 +7,9 @@
 #include "num.h"
 #include "route_topk.cuh"
 
+/* What pass 1 makes blank, until it is there: NaN, one FP32 or two FP16, of bits that are never written. */
+#define BLANK_WORD 0xFFFFFFFFu
+
 MOII_FN int token_of(const moe_decode_f16_sm90_args &a, int pair) { return (int)((unsigned int)pair * a.inverse_top_k >> 16); }
 
 MOII_FN route_shape shape_of(const moe_decode_f16_sm90_args &a)

@@ -49,7 +49,7 @@ MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const li
         const int place = turns & 1, groups = groups_of(w, a, k.job);
         bool even = has_column(w, a, k.job, column), odd = has_column(w, a, k.job, column + 1);
         barrier_wait(summed(w, a, team * 2 + place), turns >> 1 & 1);
-        if (turns > 0) begin_turn(turns, team, w, a, l);
+        begin_turn(turns, team, w, a, l);
         for (int group = 0;;) {
             uint4 part[F16_TEAM];
 #pragma unroll

@@ -51,12 +51,13 @@ MOII_FN void next_item(work &k, const moe_decode_f16_sm90_args &a)
     if (k.tile >= a.tiles) k.tile -= a.tiles, k.job++;
 }
 
-/* How many items of a team are finished when pass 2 may start; where a team has few, none. */
+/* Pass 2 may start when this item of a team (its number) has been multiplied, the first where a team has few; negative: at once. */
 enum { LATE_FROM = 5 };
 MOII_FN int lets_in(const lists &l, const moe_decode_f16_sm90_args &a)
 {
     const int turns = l.first[a.experts] * a.tiles / (TEAMS * (int)gridDim.x);
-    return a.late_turns && turns >= LATE_FROM ? max(turns - a.late_turns, 1) : 0;
+    if (!a.late_turns) return -1;
+    return turns >= LATE_FROM ? max(turns - a.late_turns, 1) : min(turns - 1, 0);
 }
 MOII_FN void begin_turn(int turn, int team, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {

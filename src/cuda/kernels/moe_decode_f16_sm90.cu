@@ -44,14 +44,17 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 72 : 144) moe_decode_f16_sm90
         if (w.warp < WORKERS) load_columns(columns, w, a, w.warp);
         route_tokens(l, a, w.warp, w.lane);
         if (w.warp < WORKERS) keep_columns(columns, w, a);
-        if (w.warp == BLANKER) blank_u(a, w.lane);
+        if (w.warp == BLANKER) {
+            blank_weights(a, w.lane);
+            blank_u(a, w.lane);
+        }
         make_lists(l, a, w.warp, w.lane);
         if (w.warp == LISTER) leave_ids(l, a, w.lane);
     }
-    if (w.warp >= WORKERS) { /* one instruction for all that meet */
+    if (w.warp == LISTER || w.warp == BLANKER) { /* one instruction for all that meet */
         __threadfence();
-        threads_meet(BARRIER_LEFT, 32 * (F16_TEAMS + 1));
-        if (w.warp == BLANKER && w.lane == 0 && lets_in(l, a) == 0) grid_release();
+        threads_meet(BARRIER_LEFT, 64);
+        if (w.warp == BLANKER && w.lane == 0 && lets_in(l, a) < 0) grid_release();
     }
     l.jobs = l.first[a.experts];
     if (w.warp < WORKERS) {

@@ -26,7 +26,7 @@ typedef struct moe_decode_f16_sm90_args {
     unsigned char *exponent;    /* [job, columns, width / 8]: decode_f16_columns.cuh */
     void *out;                  /* y [tokens, hidden] */
     const int *ids;             /* [tokens * top_k] */
-    const float *weights;       /* the same; pass 2 */
+    const float *weights;       /* the same; pass 2: of routed tokens (logits) blank until pass 1 has found them */
     const float *logits;        /* pass 1: [tokens, experts], or NULL; from them it finds ids_out and weights_out, which are pass 2's ids and weights */
     int *ids_out;
     float *weights_out;
@@ -39,7 +39,7 @@ typedef struct moe_decode_f16_sm90_args {
     int tiles;                  /* items of one expert */
     int lines, parts, slot_lines; /* of an item; slots for an item; lines of a slot */
     int ring, slot_bytes;       /* slots of each worker */
-    int late_turns;             /* pass 1, up to 8 tokens: pass 2 may start when a team has as many items left, but not before its second; 0: at once */
+    int late_turns;             /* pass 1, up to 8 tokens: pass 2 may start when a team has as many items left (lets_in); 0: at once */
     int step_job, step_rest;    /* pass 1: from a team's item to its next: jobs, and tiles of a job */
     int block_tiles;            /* pass 2, up to 8 tokens: tiles of a block */
     unsigned int inverse_parts, inverse_units; /* pass 2: i / parts is i * this >> 20, and i / (block_tiles * parts), for i < most_jobs * block_tiles * parts */
