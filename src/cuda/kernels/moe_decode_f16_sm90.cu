@@ -56,7 +56,7 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 72 : 144) moe_decode_f16_sm90
         threads_meet(BARRIER_LEFT, 64);
         if (w.warp == BLANKER && w.lane == 0 && lets_in(l, a) < 0) grid_release();
     }
-    l.jobs = l.first[a.experts];
+    if (w.warp != WEIGHER) l.jobs = l.first[a.experts]; /* it has met nobody who knows */
     if (w.warp < WORKERS) {
         const work k = first_work(w, a, l);
         multiply(w, a, l, k, send_first(k, w, a, l));
