@@ -28,12 +28,7 @@ MOII_FN uint4 read_u(const unsigned short *from)
     asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from) : "memory");
     return v;
 }
-MOII_FN unsigned int read_exponents(const unsigned char *from)
-{
-    unsigned int v;
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
-    return v;
-}
+MOII_FN unsigned int read_exponents(const unsigned char *from) { return read_word(from); }
 MOII_FN bool any_blank(unsigned int exponents) { return ((~exponents - 0x01010101u) & exponents & 0x80808080u) != 0; }
 
 /* Pass 1, one warp, before pass 2 starts: what the block may write, whatever the routing. */

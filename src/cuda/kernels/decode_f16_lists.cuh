@@ -34,14 +34,6 @@ MOII_FN lists lists_at(const moe_decode_f16_sm90_args &a, char *shared)
     return l;
 }
 
-MOII_FN void write_word(float *to, unsigned int v) { asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" :: "l"(to), "r"(v) : "memory"); }
-MOII_FN unsigned int read_word(const float *from)
-{
-    unsigned int v;
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
-    return v;
-}
-
 /* Ids and weights as given; of an expert that a token names twice the first pair alone, with the sum of the weights: one warp. */
 MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {

@@ -10,8 +10,8 @@
  *   slots     of two or three lines (16 rows x 128 bytes) of an item; each worker has a ring of its own, and sends for them by tensor map itself,
  *             as far ahead as there is room (decode_f16_up.cuh, decode_f16_down.cuh)
  *   bits      sums are cut by the shape alone, and a column's arithmetic depends on its own values alone: nothing depends on the batch
- *   launch    pass 1 waits for the grid before it, which also covers what pass 2 reads without waiting: ids and weights.  It makes u
- *             blank, leaves ids and weights if it has found them, and lets pass 2 start, not too early (lets_in), which takes u as it comes: so its
+ *   launch    pass 1 waits for the grid before it, which also covers what pass 2 reads without waiting: given ids and weights.  It makes u and
+ *             weights blank, leaves ids if it has found them, and lets pass 2 start, not too early (lets_in), which takes u and weights as they come: so its
  *             start and first weights are hidden behind pass 1 */
 #define MANY 0
 #include "moe_decode_f16_sm90_args.h"
