@@ -118,12 +118,13 @@ static moi_status plan_it(moi_plan *plan)
     for (int i = 0; i < s->sizes; i++) {
         int64_t all = s->of[i].args[0].most_jobs, columns = all * s->of[i].args[0].columns;
         u = moii_max(u, columns * d->width * 2), exponents = moii_max(exponents, columns * d->width / 8);
-        if (s->of[i].passes == 3) jobs = moii_max(jobs, all), columns_left = moii_max(columns_left, columns), pairs = s->of[i].tokens * d->top_k;
+        jobs = moii_max(jobs, all + 1);
+        if (s->of[i].passes == 3) columns_left = moii_max(columns_left, columns), pairs = s->of[i].tokens * d->top_k;
     }
     moii_decode_reserve(plan, u);
     s->at_exponent = moii_decode_reserve(plan, exponents);
     s->at_jobs = moii_decode_reserve(plan, 4 * jobs);
-    s->at_shares = moii_decode_reserve(plan, jobs ? 32 * moii_gpu_of(plan->ctx)->sms : 0);
+    s->at_shares = moii_decode_reserve(plan, columns_left ? 32 * moii_gpu_of(plan->ctx)->sms : 0);
     s->at_pairs = moii_decode_reserve(plan, 2 * columns_left);
     s->at_sums = moii_decode_reserve(plan, 4 * pairs * d->hidden);
     if (!d->from_logits) return MOI_OK;

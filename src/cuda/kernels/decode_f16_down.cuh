@@ -76,6 +76,18 @@ MOII_FN bool is_blank(const line_u &u)
     return any_blank(u.exponents) | (u.v[0].w == BLANK_WORD) | (u.v[1].w == BLANK_WORD) | (u.v[2].w == BLANK_WORD) | (u.v[3].w == BLANK_WORD);
 }
 
+/* All lines at once: a look at one is a trip to L2. */
+MOII_FN bool lacks_exponents(const unit_place &p, const moe_decode_f16_sm90_args &a, bool mine)
+{
+    unsigned int word[SLOT_LINES];
+    bool blank = false;
+#pragma unroll
+    for (int i = 0; i < SLOT_LINES; i++) word[i] = mine && i < p.lines ? exponents_of(p, a, i) : 0;
+#pragma unroll
+    for (int i = 0; i < SLOT_LINES; i++) blank |= any_blank(word[i]);
+    return __any_sync(0xFFFFFFFFu, blank);
+}
+
 /* Until a unit's u is there: looks at one word of each line, and seldom, since all blocks do so at the same time.  All that is held is looked at
  * here, rehearsal or not: so later lines are not waited for again behind loads of the next unit. */
 MOII_FN void wait_for_u(line_u held[SLOT_LINES], const unit_place &p, const moe_decode_f16_sm90_args &a, bool live)
@@ -88,8 +100,7 @@ MOII_FN void wait_for_u(line_u held[SLOT_LINES], const unit_place &p, const moe_
         for (int i = 0; i < SLOT_LINES; i++) blank |= (unsigned int)is_blank(held[i]) << i;
         if (!__any_sync(0xFFFFFFFFu, mine && (blank & ((1u << p.lines) - 1u)))) return;
 #pragma unroll 1
-        for (int i = 0; i < p.lines; i++)
-            while (__any_sync(0xFFFFFFFFu, mine && any_blank(exponents_of(p, a, i)))) __nanosleep(200);
+        while (lacks_exponents(p, a, mine)) __nanosleep(200);
 #pragma unroll
         for (int i = 0; i < SLOT_LINES; i++) load_u(held[i], p, a, i);
     }
@@ -110,7 +121,9 @@ MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, con
 {
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < a.block_tiles * a.tokens * F16_ROWS; i += THREADS) {
-        const int row = i % F16_ROWS, number = i / F16_ROWS / a.tokens, token = i / F16_ROWS - number * a.tokens;
+        const int row = i % F16_ROWS;
+        int number = 0, token = i / F16_ROWS;
+        for (; token >= a.tokens; token -= a.tokens) number++;
         const int tile = (int)blockIdx.x + number * (int)gridDim.x;
         float y = 0;
 #pragma unroll 1
@@ -125,9 +138,15 @@ MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, con
                     const float v = slot + j < a.top_k ? shared_read(at + j * (F16_ROWS * 4)) : 0;
                     sum[j] = part ? sum[j] + v : v;
                 }
+            bool there[SLOTS_AT_ONCE];
+            float weight[SLOTS_AT_ONCE];
 #pragma unroll
-            for (int j = 0; j < SLOTS_AT_ONCE; j++)
-                if (slot + j < a.top_k && l.ids[pair + j] >= 0) y = __fmaf_rn(l.weights[pair + j], sum[j], y);
+            for (int j = 0; j < SLOTS_AT_ONCE; j++) {
+                const int own = pair + min(j, a.top_k - 1 - slot);
+                there[j] = slot + j < a.top_k & l.ids[own] >= 0, weight[j] = l.weights[own];
+            }
+#pragma unroll
+            for (int j = 0; j < SLOTS_AT_ONCE; j++) y = there[j] ? __fmaf_rn(weight[j], sum[j], y) : y;
         }
         const long long to = (long long)token * a.hidden + tile * F16_ROWS + row;
         if (!live || tile >= a.tiles) continue;
@@ -156,13 +175,20 @@ MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit
     put_sums(w, a, sum, unit);
 }
 
-MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+/* A worker's first units; the one that is to be sent for when they are. */
+MOII_FN int send_first(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    int later = settled(w.warp, a, l);
+    for (int slot = 0; slot < a.ring && later < units_of(a, l); slot++, later = next_unit(later, a, l)) send_for(later, slot, w, a);
+    return later;
+}
+
+MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int later)
 {
     const int units = units_of(a, l);
-    int here = settled(w.warp, a, l), later = here; /* later: to be sent for */
+    int here = settled(w.warp, a, l);
     line_u held[SLOT_LINES];
     unit_place at = place_of(here, w, a, l);
-    for (int slot = 0; slot < a.ring && later < units; slot++, later = next_unit(later, a, l)) send_for(later, slot, w, a);
 #pragma unroll
     for (int i = 0; i < SLOT_LINES; i++) {
         held[i].exponents = 0;

@@ -3,6 +3,7 @@
  *
  *   routing   from logits: ids by every block of pass 1 for itself, a warp for each token; its first block leaves them to pass 2, and the block of a
  *             token's number that token's weights, which take longer: pass 2 starts without them, and waits for them at its end
+ *   pass 2    sends for weights by the jobs that pass 1's first block leaves, before it makes lists of its own
  *   pair      token * top_k + slot.  A token that names an expert twice has one pair of it, the first, with the sum of the weights
  *   job       the tokens of one expert: column[8 * job + token] is a pair or -1; expert[job] */
 #ifndef MOII_DECODE_F16_LISTS_CUH
@@ -34,16 +35,20 @@ MOII_FN lists lists_at(const moe_decode_f16_sm90_args &a, char *shared)
     return l;
 }
 
-/* Ids and weights as given; of an expert that a token names twice the first pair alone, with the sum of the weights: one warp. */
+/* Ids as given: one warp. */
 MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
 #pragma unroll 1
     for (int i = lane; i < l.pairs; i += 32) {
         const int id = __ldcg(a.ids + i);
         l.ids[i] = id < a.experts ? id : -1;
-        if (PASS == 2 && !a.logits) l.weights[i] = __ldcg(a.weights + i);
     }
     __syncwarp();
+}
+
+/* Of an expert that a token names twice the first pair alone, in pass 2 with the sum of the weights: one warp. */
+MOII_FN void skip_repeats(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
+{
 #pragma unroll 1
     for (int base = 0; base < l.pairs; base += 32) { /* later pairs are still as they were given */
         const int pair = base + lane, id = pair < l.pairs ? l.ids[pair] : -1, first = token_of(a, pair) * a.top_k;
@@ -62,12 +67,13 @@ MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a, int lan
     }
 }
 
-/* Jobs, in the order of the pairs that come first: one warp. */
+/* Jobs, in the order of the pairs that come first: one warp.  In pass 2 their experts and number are there. */
 MOII_FN void list_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
     if (a.tokens == 1 && a.logits) { /* each pair is one */
-        if (lane < a.top_k) l.expert[lane] = l.ids[lane], l.column[lane * F16_MOST_TOKENS] = (short)lane;
-        if (lane == 0) l.first[a.experts] = a.top_k;
+        if (lane < a.top_k) l.column[lane * F16_MOST_TOKENS] = (short)lane;
+        if (lane < a.top_k && PASS == 1) l.expert[lane] = l.ids[lane];
+        if (lane == 0 && PASS == 1) l.first[a.experts] = a.top_k;
         __syncwarp();
         return;
     }
@@ -82,26 +88,51 @@ MOII_FN void list_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int la
         const bool leads = id >= 0 && l.first[id] == i;
         const unsigned int found = __ballot_sync(0xFFFFFFFFu, leads);
         const int job = jobs + __popc(found & ((1u << lane) - 1u));
-        if (leads) l.expert[job] = id, l.job[i] = (short)job;
+        if (leads) l.job[i] = (short)job;
+        if (leads && PASS == 1) l.expert[job] = id;
         jobs += __popc(found);
     }
     __syncwarp();
 #pragma unroll 1
     for (int i = lane; i < l.pairs; i += 32)
         if (l.ids[i] >= 0) l.column[l.job[l.first[l.ids[i]]] * F16_MOST_TOKENS + token_of(a, i)] = (short)i;
-    if (lane == 0) l.first[a.experts] = jobs;
+    if (lane == 0 && PASS == 1) l.first[a.experts] = jobs;
     __syncwarp();
 }
 
-/* Before the routing is known: all threads. */
+/* Before anything is known: all threads. */
 MOII_FN void clear_lists(const lists &l, const moe_decode_f16_sm90_args &a)
 {
 #pragma unroll 1
     for (int e = (int)threadIdx.x; e < a.experts; e += THREADS) l.first[e] = 0x7FFFFFFF;
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < a.most_jobs * F16_MOST_TOKENS / 2; i += THREADS) ((int *)l.column)[i] = -1;
-    __syncthreads();
 }
+
+#if PASS == 2
+static_assert(F16_MOST_TOKENS * F16_MOST_SLOTS < THREADS, "a thread for each pair, and one for the number of jobs");
+/* Ids, weights, which may be blank, and jobs as pass 1 has left them: thread i has pair i and job i. */
+MOII_FN void take_left(const lists &l, const moe_decode_f16_sm90_args &a)
+{
+    const int i = (int)threadIdx.x;
+    int id = -1, job = 0;
+    unsigned int weight = 0;
+    if (i < l.pairs) id = __ldcg(a.ids + i), weight = read_word(a.weights + i);
+    if (i <= a.most_jobs) job = __ldcg(a.jobs_left + i);
+    if (i < l.pairs) l.ids[i] = id < a.experts ? id : -1, l.weights[i] = moii_float_of(weight);
+    if (i < a.most_jobs) l.expert[i] = job;
+    if (i == a.most_jobs) l.first[a.experts] = job;
+}
+/* Routed tokens' weights, when they are there. */
+MOII_FN void await_weights(const lists &l, const moe_decode_f16_sm90_args &a)
+{
+    const int i = (int)threadIdx.x;
+    if (!a.logits || i >= l.pairs) return;
+    unsigned int v = moii_bits_of(l.weights[i]);
+    while (v == BLANK_WORD) __nanosleep(100), v = read_word(a.weights + i);
+    l.weights[i] = moii_float_of(v);
+}
+#endif
 
 #if PASS == 1
 /* From logits, which are in device memory, and final: the first token by the warp that makes the lists, the others by workers. */
@@ -120,11 +151,16 @@ MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int
     else asm volatile("bar.arrive %0, %1;" :: "r"((int)BARRIER_ROUTED), "r"(32 * a.tokens) : "memory");
 }
 
-/* For pass 2, before it starts, one warp: ids, by the first block. */
-MOII_FN void leave_ids(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
+/* For pass 2, before it starts, one warp of the first block: ids, and jobs, by which pass 2 sends for weights before it makes lists of its own. */
+MOII_FN void leave_lists(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
+    if (blockIdx.x) return;
 #pragma unroll 1
-    for (int i = lane; a.logits && !blockIdx.x && i < l.pairs; i += 32) a.ids_out[i] = l.ids[i];
+    for (int i = lane; a.logits && i < l.pairs; i += 32) a.ids_out[i] = l.ids[i];
+    const int jobs = l.first[a.experts];
+#pragma unroll 1
+    for (int i = lane; i < jobs; i += 32) a.jobs_left[i] = l.expert[i];
+    if (lane == 0) a.jobs_left[a.most_jobs] = jobs;
 }
 /* They are blank before pass 2 starts: one warp, which does not wait for the next one's. */
 MOII_FN void blank_weights(const moe_decode_f16_sm90_args &a, int lane)
@@ -159,24 +195,12 @@ MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, in
 }
 #endif
 
-#if PASS == 2
-/* Routed tokens' weights, when they are there: all threads. */
-MOII_FN void await_weights(const lists &l, const moe_decode_f16_sm90_args &a)
-{
-#pragma unroll 1
-    for (int i = (int)threadIdx.x; a.logits && i < l.pairs; i += THREADS) {
-        unsigned int v;
-        while ((v = read_word(a.weights + i)) == BLANK_WORD) __nanosleep(100);
-        l.weights[i] = moii_float_of(v);
-    }
-}
-#endif
-
 /* Workers and the warp that makes them, behind route_tokens; given ids are in device memory, and final. */
 MOII_FN void make_lists(const lists &l, const moe_decode_f16_sm90_args &a, int warp, int lane)
 {
     if (warp == LISTER) {
-        if (!a.logits || PASS == 2) take_ids(l, a, lane);
+        if (PASS == 1 && !a.logits) take_ids(l, a, lane);
+        if (!a.logits) skip_repeats(l, a, lane);
         list_jobs(l, a, lane);
     }
     if (warp < WORKERS || warp == LISTER) threads_meet(BARRIER_LISTS, 32 * WORKERS + (LISTER < WORKERS ? 0 : 32));

@@ -34,7 +34,11 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 72 : 144) moe_decode_f16_sm90
     lists l = lists_at(a, memory);
     if (threadIdx.x == 0) map_prefetch(&a.map);
     make_barriers(w, a);
+#if PASS == 2
+    take_left(l, a);
+#endif
     clear_lists(l, a);
+    __syncthreads();
 #if PASS == 1
     ask_for_inputs(a);
     if (w.warp == WEIGHER) leave_weights(l, a, w.lane);
@@ -49,7 +53,7 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 72 : 144) moe_decode_f16_sm90
             blank_u(a, w.lane);
         }
         make_lists(l, a, w.warp, w.lane);
-        if (w.warp == LISTER) leave_ids(l, a, w.lane);
+        if (w.warp == LISTER) leave_lists(l, a, w.lane);
     }
     if (w.warp == LISTER || w.warp == BLANKER) { /* one instruction for all that meet */
         __threadfence();
@@ -63,9 +67,10 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 72 : 144) moe_decode_f16_sm90
     } else if (w.warp != WEIGHER) finish(w, a, l, w.warp - WORKERS);
 #else
     if (threadIdx.x == 0) grid_release();
-    make_lists(l, a, w.warp, w.lane);
     l.jobs = l.first[a.experts];
-    multiply(w, a, l);
+    const int later = send_first(w, a, l);
+    make_lists(l, a, w.warp, w.lane);
+    multiply(w, a, l, later);
     if (threadIdx.x == 0) grid_wait(); /* pass 1 has ended when this grid has */
 #endif
 }

@@ -49,8 +49,8 @@ typedef struct moe_decode_f16_sm90_args {
     int rehearses;              /* pass 2 */
     /* where things lie in shared memory; the ring at 0 */
     int at_scales, at_columns, at_sums, at_barriers, at_ids, at_weights, at_first, at_expert, at_column, at_job;
+    int *jobs_left;             /* by pass 1 for pass 2, of each job its expert, and their number at most_jobs; more tokens: columns << 16 with it, no number */
     /* more tokens alone */
-    int *jobs_left;             /* of each job its expert, and its columns << 16: by pass 1 for pass 2 */
     int *shares_left;           /* of each block of pass 2 what it does (decode_many_lists.cuh), and its first jobs' words: 8 */
     short *pairs_left;          /* [job, columns]: pairs, -1 behind them */
     float *sums;                /* [pair, hidden]: by pass 2 for pass 3 */
