@@ -197,6 +197,14 @@ typedef struct route_logits { float l[8]; } route_logits;
 MOII_FN route_logits route_read(const float *logits, route_shape s, int held, int per, int lane)
 {
     route_logits r;
+    if (per == held && s.experts == 32 * held && !((unsigned long long)logits & 15)) { /* a row is whole words of 16 bytes */
+#pragma unroll
+        for (int i = 0; i < held; i += 4) {
+            const uint4 v = __ldcg((const uint4 *)(logits + lane * held) + i / 4);
+            r.l[i] = moii_float_of(v.x), r.l[i + 1] = moii_float_of(v.y), r.l[i + 2] = moii_float_of(v.z), r.l[i + 3] = moii_float_of(v.w);
+        }
+        return r;
+    }
 #pragma unroll
     for (int i = 0; i < held; i++) r.l[i] = i < per && lane * per + i < s.experts ? __ldcg(logits + lane * per + i) : 0.0f;
     return r;
