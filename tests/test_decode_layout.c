@@ -108,8 +108,9 @@ static void test_together(void **state)
             assert_int_equal(moii_decode_f16_layout(&d, tokens, SMS, args, launch), i != 1 || tokens <= 2);
             assert_int_equal(args[1].block_tiles, i == 1 ? 2 : 1);
             if (tokens == 1) assert_int_equal(args[0].ring == 2, i != 1); /* a third of what a block reads */
-            if (tokens <= 2 || i != 1) assert_int_equal(args[1].rehearses, i == 0 && tokens == 4);
-            assert_int_equal(args[0].late_turns, i == 2 ? 0 : 11 * 2048 / shape[0]); /* 704 KB; pass 2 of width 512 waits for more than its bytes */
+            assert_int_equal(args[1].first_slots, i != 1 && tokens <= 2 ? 1 : args[1].ring); /* 4 units of a worker at most */
+            /* 704 KB, of 4 tokens 512; pass 2 of width 512 waits for more than its bytes */
+            assert_int_equal(args[0].late_turns, i == 2 ? 0 : (tokens == 4 ? 8 : 11) * 2048 / shape[0]);
         }
 }
 

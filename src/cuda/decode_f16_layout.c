@@ -72,14 +72,22 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
 enum { TOGETHER = 226 << 10, DOWN = 112 << 10, ALONE = 114 << 10 };
 
 /* Pass 2 is let in when so many bytes of each block's weights are left in pass 1: earlier, it is in its way.  But where units of pass 2 have so few bytes
- * that it takes longer than they, at once.  Both measured: docs/notes/warp-decode.md. */
-enum { LATE_BYTES = 11 << 16, UNIT_BYTES = 17 << 8 };
+ * that it takes longer than they, at once.  All of this is measured: docs/notes/warp-decode.md. */
+enum { LATE_BYTES = 11 << 16, LATE_BYTES_4 = 8 << 16, UNIT_BYTES = 17 << 8 };
 
-static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int sms, int64_t down_blocks)
+static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int tokens, int sms, int64_t down_blocks)
 {
     int64_t unit = (int64_t)down->lines * F16_LINE_BYTES / down->parts;
     if (unit * down_blocks < (int64_t)UNIT_BYTES * sms) return 0;
-    return (int)moii_max(LATE_BYTES / (F16_TEAMS * up->lines * F16_LINE_BYTES), 1);
+    return (int)moii_max((tokens == 4 ? LATE_BYTES_4 : LATE_BYTES) / (F16_TEAMS * up->lines * F16_LINE_BYTES), 1);
+}
+
+/* Slots of a worker of pass 2 whose weights it sends for before it has its first u, which comes behind them: one, where it has few units in all. */
+enum { FEW_UNITS = 4 };
+
+static int first_slots(const moe_decode_f16_sm90_args *down)
+{
+    return down->most_jobs * down->block_tiles * down->parts <= FEW_UNITS * F16_DOWN_WARPS ? 1 : down->ring;
 }
 
 bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
@@ -90,7 +98,7 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, m
     launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, DOWN);
     launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
     if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;
-    args[0].late_turns = late_turns(&args[0], &args[1], sms, launch[1].grid[0]);
-    args[1].rehearses = tokens == 4 && args[0].late_turns; /* measured, too */
+    args[0].late_turns = late_turns(&args[0], &args[1], tokens, sms, launch[1].grid[0]);
+    args[1].first_slots = first_slots(&args[1]);
     return launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER && launch[1].shared_bytes <= DOWN;
 }

@@ -88,11 +88,10 @@ MOII_FN bool lacks_exponents(const unit_place &p, const moe_decode_f16_sm90_args
     return __any_sync(0xFFFFFFFFu, blank);
 }
 
-/* Until a unit's u is there: looks at one word of each line, and seldom, since all blocks do so at the same time.  All that is held is looked at
- * here, rehearsal or not: so later lines are not waited for again behind loads of the next unit. */
-MOII_FN void wait_for_u(line_u held[SLOT_LINES], const unit_place &p, const moe_decode_f16_sm90_args &a, bool live)
+/* Until a unit's u is there: looks at one word of each line, and seldom, since all blocks do so at the same time. */
+MOII_FN void wait_for_u(line_u held[SLOT_LINES], const unit_place &p, const moe_decode_f16_sm90_args &a)
 {
-    const bool mine = p.u != NO_U && live;
+    const bool mine = p.u != NO_U;
 #pragma unroll 1
     for (;;) {
         unsigned int blank = 0;
@@ -117,7 +116,7 @@ MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const 
 enum { SLOTS_AT_ONCE = 8 };
 
 /* Workers: outputs of the block's tiles. */
-MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, bool live)
+MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < a.block_tiles * a.tokens * F16_ROWS; i += THREADS) {
@@ -149,20 +148,35 @@ MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, con
             for (int j = 0; j < SLOTS_AT_ONCE; j++) y = there[j] ? __fmaf_rn(weight[j], sum[j], y) : y;
         }
         const long long to = (long long)token * a.hidden + tile * F16_ROWS + row;
-        if (!live || tile >= a.tiles) continue;
+        if (tile >= a.tiles) continue;
         if (a.out_f32) ((float *)a.out)[to] = y;
         else ((unsigned short *)a.out)[to] = (unsigned short)moii_bf16_encode(y);
     }
 }
 
-/* What a worker does with a unit; then it holds the next one's u.  Else than live it is a rehearsal, in which nothing is waited for. */
-MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit_place &next, int slot, int unit, bool live, const worker &w,
-                     const moe_decode_f16_sm90_args &a)
+/* A worker's units that are to be sent for: the next one, and how many of the ring's slots have been filled first. */
+typedef struct to_send { int unit, slots; } to_send;
+
+MOII_FN void send_until(to_send &s, int slots, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    for (; s.slots < slots && s.unit < units_of(a, l); s.slots++, s.unit = next_unit(s.unit, a, l)) send_for(s.unit, s.slots, w, a);
+}
+MOII_FN to_send send_first(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    to_send s = { settled(w.warp, a, l), 0 };
+    send_until(s, a.first_slots, w, a, l);
+    return s;
+}
+
+/* What a worker does with a unit; then it holds the next one's u. */
+MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit_place &next, int slot, int unit, to_send &later, const worker &w,
+                     const moe_decode_f16_sm90_args &a, const lists &l)
 {
     tile_sum sum = { { 0, 0, 0, 0 } };
     const int lane = (int)as_it_is((unsigned int)w.lane);
     const unsigned int from = slot_at(w, a, slot) + lane_place(lane), scales = scales_at(w, a, slot) + row_at(lane / 4) * (SLOT_LINES * 4);
-    wait_for_u(held, here, a, live);
+    wait_for_u(held, here, a);
+    send_until(later, a.ring, w, a, l);
 #pragma unroll
     for (int i = 0; i < SLOT_LINES; i++) {
         if (!i || i < here.lines) {
@@ -175,15 +189,7 @@ MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit
     put_sums(w, a, sum, unit);
 }
 
-/* A worker's first units; the one that is to be sent for when they are. */
-MOII_FN int send_first(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
-{
-    int later = settled(w.warp, a, l);
-    for (int slot = 0; slot < a.ring && later < units_of(a, l); slot++, later = next_unit(later, a, l)) send_for(later, slot, w, a);
-    return later;
-}
-
-MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int later)
+MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, to_send later)
 {
     const int units = units_of(a, l);
     int here = settled(w.warp, a, l);
@@ -196,31 +202,22 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         load_u(held[i], at, a, i);
     }
     turn t = { 0, 0 };
-    /* Where it is asked for first a rehearsal, while pass 1 is at work: it brings the instructions near. */
-    for (bool live = !a.rehearses;; live = true) {
-        while (here < units) {
-            int next = here;
-            if (live) {
-                next = next_unit(here, a, l);
-                barrier_wait(filled(w, a, t.slot), t.phase);
-            }
-            const unit_place then = place_of(next, w, a, l);
-            do_unit(held, at, then, t.slot, here, live, w, a);
-            if (!live) break;
-            __syncwarp();
-            if (later < units) {
-                send_for(later, t.slot, w, a);
-                later = next_unit(later, a, l);
-            }
-            advance(t, a);
-            here = next, at = then;
+    while (here < units) {
+        const int next = next_unit(here, a, l);
+        const unit_place then = place_of(next, w, a, l);
+        barrier_wait(filled(w, a, t.slot), t.phase);
+        do_unit(held, at, then, t.slot, here, later, w, a, l);
+        __syncwarp();
+        if (later.unit < units) {
+            send_for(later.unit, t.slot, w, a);
+            later.unit = next_unit(later.unit, a, l);
         }
-        if (live) await_weights(l, a);
-        threads_meet(BARRIER_TILE, THREADS);
-        put_outputs(w, a, l, live);
-        if (live) return;
-        threads_meet(BARRIER_TILE, THREADS);
+        advance(t, a);
+        here = next, at = then;
     }
+    await_weights(l, a);
+    threads_meet(BARRIER_TILE, THREADS);
+    put_outputs(w, a, l);
 }
 
 #endif

@@ -68,7 +68,7 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 72 : 144) moe_decode_f16_sm90
 #else
     if (threadIdx.x == 0) grid_release();
     l.jobs = l.first[a.experts];
-    const int later = send_first(w, a, l);
+    const to_send later = send_first(w, a, l);
     make_lists(l, a, w.warp, w.lane);
     multiply(w, a, l, later);
     if (threadIdx.x == 0) grid_wait(); /* pass 1 has ended when this grid has */

@@ -46,7 +46,7 @@ typedef struct moe_decode_f16_sm90_args {
     int scale_row;              /* bytes of scales of a row */
     unsigned int inverse_top_k; /* i / top_k is i * this >> 16 */
     int most_jobs;
-    int rehearses;              /* pass 2 */
+    int first_slots;            /* pass 2, up to 8 tokens: slots of a worker that it sends for before it has u */
     /* where things lie in shared memory; the ring at 0 */
     int at_scales, at_columns, at_sums, at_barriers, at_ids, at_weights, at_first, at_expert, at_column, at_job;
     int *jobs_left;             /* by pass 1 for pass 2, of each job its expert, and their number at most_jobs; more tokens: columns << 16 with it, no number */
