@@ -93,7 +93,7 @@ static moi_format format_of(int64_t i)
 
 static problem case_of(moit_rng *rng, int i)
 {
-    static const int64_t experts[] = { 1, 2, 7, 32, 33, 60, 64, 128, 128, 129, 200, 256, 257, 512 };
+    static const int64_t experts[] = { 1, 2, 7, 32, 33, 60, 64, 127, 128, 129, 255, 256, 257, 512 };
     shape s = { 1 + moit_below(rng, 9), 32 * (1 + moit_below(rng, 4)), 32 * (1 + moit_below(rng, 4)), experts[moit_below(rng, 14)], 1 };
     if (s.experts > 64) s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32;
     if (i % 12 == 5) s.tokens = 20 + moit_below(rng, 150), s.h = s.f = 32; /* more than one launch's */
