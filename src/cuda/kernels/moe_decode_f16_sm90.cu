@@ -11,8 +11,8 @@
  *             as far ahead as there is room (decode_f16_up.cuh, decode_f16_down.cuh)
  *   bits      sums are cut by the shape alone, and a column's arithmetic depends on its own values alone: nothing depends on the batch
  *   launch    pass 1 waits for the grid before it, which also covers what pass 2 reads without waiting: given ids and weights.  It makes u and
- *             weights blank, leaves ids if it has found them, and lets pass 2 start, not too early (lets_in), which takes u and weights as they come: so its
- *             start and first weights are hidden behind pass 1 */
+ *             weights blank, leaves jobs, and ids if it has found them, and lets pass 2 start, not too early (lets_in).  That sends for weights by the jobs at
+ *             once, and takes u and weights of tokens as they come: so its start and first weights are hidden behind pass 1 */
 #define MANY 0
 #include "moe_decode_f16_sm90_args.h"
 #include "silu.h"
