@@ -2,7 +2,10 @@
  * decode_f16_layout.c: how moe_decode_f16_sm90 cuts a layer, and what lies where in its blocks' shared memory. */
 #include "decode_f16_layout.h"
 
+#include "decode_routing.h"
 #include "format.h"
+
+int moii_decode_held(int64_t experts) { return experts <= 128 ? 4 : 8; }
 
 int moii_decode_take(int *at, int64_t bytes, int align)
 {
@@ -19,9 +22,10 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     a->most_jobs = (int)moii_min(pairs, a->experts);
     a->at_scales = moii_decode_take(&at, workers * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), 16);
     a->at_columns = moii_decode_take(&at, pass == 1 ? a->lines * (256 * a->columns + 32) : 0, 16);
-    a->at_sums = moii_decode_take(&at, pass == 1 ? 2 * F16_TEAMS * F16_TEAM * 512 : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16);
+    a->at_sums = moii_decode_take(&at, pass == 1 ? F16_UP_SUMS(moii_decode_held(a->experts)) : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16);
     a->at_barriers = moii_decode_take(&at, 8 * workers * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
-    a->at_ids = moii_decode_take(&at, 4 * pairs, 16), a->at_weights = moii_decode_take(&at, 4 * (pass == 1 ? 2 * a->top_k : pairs), 16);
+    a->at_ids = moii_decode_take(&at, 4 * pairs, 16);
+    a->at_weights = moii_decode_take(&at, 4 * (pass == 1 ? moii_min(a->experts, MOII_ROUTED_IN_PASSES) : pairs), 16);
     a->at_first = moii_decode_take(&at, 4 * (a->experts + 1), 16), a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
     a->at_column = moii_decode_take(&at, (int64_t)2 * a->most_jobs * F16_MOST_TOKENS, 16), a->at_job = moii_decode_take(&at, 2 * pairs, 16);
     return at;
@@ -73,13 +77,14 @@ enum { TOGETHER = 226 << 10, DOWN = 112 << 10, ALONE = 114 << 10 };
 
 /* Pass 2 is let in when so many bytes of each block's weights are left in pass 1: earlier, it is in its way.  But where units of pass 2 have so few bytes
  * that it takes longer than they, at once.  All of this is measured: docs/notes/warp-decode.md. */
-enum { LATE_BYTES = 11 << 16, LATE_BYTES_4 = 8 << 16, UNIT_BYTES = 17 << 8 };
+enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 7 << 16, UNIT_BYTES = 17 << 8 };
 
 static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int tokens, int sms, int64_t down_blocks)
 {
     int64_t unit = (int64_t)down->lines * F16_LINE_BYTES / down->parts;
     if (unit * down_blocks < (int64_t)UNIT_BYTES * sms) return 0;
-    return (int)moii_max((tokens == 4 ? LATE_BYTES_4 : LATE_BYTES) / (F16_TEAMS * up->lines * F16_LINE_BYTES), 1);
+    int turn = F16_TEAMS * up->lines * F16_LINE_BYTES;
+    return (int)moii_max(((tokens == 4 ? LATE_BYTES_4 : LATE_BYTES) + turn / 2) / turn, 1);
 }
 
 /* Slots of a worker of pass 2 whose weights it sends for before it has its first u, which comes behind them: one, where it has few units in all. */
@@ -90,6 +95,9 @@ static int first_slots(const moe_decode_f16_sm90_args *down)
     return down->most_jobs * down->block_tiles * down->parts <= FEW_UNITS * F16_DOWN_WARPS ? 1 : down->ring;
 }
 
+/* Lines of x that a worker has in registers at once.  Where there are more, weights are not sent for before all are there: x would stand behind them. */
+enum { KNOWN_LINES = 2 * F16_UP_WORKERS };
+
 bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
 {
     moii_decode_cut(d, tokens, sms, args, launch);
@@ -99,6 +107,7 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, m
     launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
     if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;
     args[0].late_turns = late_turns(&args[0], &args[1], tokens, sms, launch[1].grid[0]);
+    args[0].known_jobs = args[0].lines <= KNOWN_LINES ? (int)d->top_k : 0;
     args[1].first_slots = first_slots(&args[1]);
     return launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER && launch[1].shared_bytes <= DOWN;
 }

@@ -16,6 +16,9 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, m
 /* The part of it that does not depend on the batch: items, parts, slots, and a pass 2 of as many blocks as have equal shares of its tiles. */
 void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2]);
 
+/* Experts of a lane where a pass routes for itself: HELD. */
+int moii_decode_held(int64_t experts);
+
 /* Reserves shared memory: where it begins; *at: its end. */
 int moii_decode_take(int *at, int64_t bytes, int align);
 

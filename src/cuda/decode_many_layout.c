@@ -14,7 +14,7 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     a->at_barriers = moii_decode_take(&at, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 16);
     a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
     if (pass == 1) {
-        a->at_sums = moii_decode_take(&at, 2 * MANY_UP_WORKERS * 64 * a->columns, 16);
+        a->at_sums = moii_decode_take(&at, MANY_UP_SUMS(moii_decode_held(a->experts), a->columns), 16);
         a->at_ids = moii_decode_take(&at, 2 * pairs, 16), a->at_kept = moii_decode_take(&at, 2 * pairs, 16);
         a->at_first = moii_decode_take(&at, 4 * (2 * a->experts + 1), 16);
         a->at_scratch = moii_decode_take(&at, MANY_UP_WARPS * 128, 16);

@@ -90,7 +90,7 @@ static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu
 {
     launches *l = &s->of[s->sizes];
     l->tokens = tokens;
-    int groups = 0, held = d->experts <= 128 ? 4 : 8;
+    int groups = 0, held = moii_decode_held(d->experts);
     bool many = tokens > F16_MOST_TOKENS || !moii_decode_f16_layout(d, tokens, gpu->sms, l->args, l->launch);
     if (many && !moii_decode_many_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch, &groups)) return false;
     l->passes = many ? 3 : 2;

@@ -93,6 +93,8 @@ PTX ld_global_nc_L2__cache_hint_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u64 a, u6
 PTX ld_relaxed_gpu_global_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u64 a) { once_more(), ld_global_nc_v4_u32(x, y, z, w, a); }
 PTX ld_relaxed_gpu_global_u32(u32 &d, u64 a) { once_more(), d = at_global<u32>(a); }
 PTX ld_acquire_gpu_global_s32(u32 &d, u64 a) { once_more(), d = at_global<u32>(a); }
+/* Several lanes may write at once: one of them does. */
+EMU_UNTOLD void st_relaxed_cta_shared_u32(u32 a, u32 v) { u32 *p = at_shared<u32>(a); EMU_CHANGES(p), *p = v; }
 PTX st_relaxed_gpu_global_v4_u32(u64 a, u32 x, u32 y, u32 z, u32 w) { u32 *p = global_run<u32>(a, 4); p[0] = x, p[1] = y, p[2] = z, p[3] = w; }
 PTX st_relaxed_gpu_global_u32(u64 a, u32 v) { at_global<u32>(a) = v; }
 PTX st_relaxed_gpu_global_u8(u64 a, u32 v) { at_global<uint8_t>(a) = (uint8_t)v; }

@@ -13,7 +13,7 @@
 #include "ptx_sm90.cuh"
 
 /* Barriers of whole warps. */
-enum { BARRIER_LISTS = 1, BARRIER_ROUTED, BARRIER_TILE, BARRIER_LEFT = BARRIER_TILE, BARRIER_BLANK };
+enum { BARRIER_LISTS = 1, BARRIER_ROUTED, BARRIER_TILE, BARRIER_LEFT = BARRIER_TILE, BARRIER_BLANK, BARRIER_IDS };
 enum { WORKERS = PASS == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, TEAMS = F16_TEAMS, GROUPS = 1 };
 enum { WARPS = PASS == 1 ? F16_UP_WARPS : F16_DOWN_WARPS, THREADS = 32 * WARPS };
 enum { LISTER = PASS == 1 ? WORKERS : 0, BLANKER = LISTER + 1, WEIGHER = BLANKER + 1 };
@@ -21,7 +21,8 @@ enum { LISTER = PASS == 1 ? WORKERS : 0, BLANKER = LISTER + 1, WEIGHER = BLANKER
 typedef struct lists {
     int *ids, *first, *expert; /* ids: -1 for skipped slots and repetitions; first: an expert's first pair, behind them the number of jobs */
     short *column, *job;       /* job: of a pair that is an expert's first */
-    float *weights;            /* pass 2: of pairs; pass 1: of one token, behind room for its ids, for the warp that finds them */
+    float *weights;            /* pass 2: of pairs; pass 1: of one token's experts, for the warp that finds weights */
+    float *sums;               /* pass 1: free until items are added up */
     int jobs, pairs;
 } lists;
 
@@ -30,6 +31,7 @@ MOII_FN lists lists_at(const moe_decode_f16_sm90_args &a, char *shared)
     lists l;
     l.ids = (int *)(shared + a.at_ids), l.first = (int *)(shared + a.at_first), l.expert = (int *)(shared + a.at_expert);
     l.column = (short *)(shared + a.at_column), l.job = (short *)(shared + a.at_job), l.weights = (float *)(shared + a.at_weights);
+    l.sums = (float *)(shared + a.at_sums);
     l.pairs = a.tokens * a.top_k;
     l.jobs = 0;
     return l;
@@ -72,7 +74,6 @@ MOII_FN void list_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int la
 {
     if (a.tokens == 1 && a.logits) { /* each pair is one */
         if (lane < a.top_k) l.column[lane * F16_MOST_TOKENS] = (short)lane;
-        if (lane < a.top_k && PASS == 1) l.expert[lane] = l.ids[lane];
         if (lane == 0 && PASS == 1) l.first[a.experts] = a.top_k;
         __syncwarp();
         return;
@@ -89,7 +90,7 @@ MOII_FN void list_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int la
         const unsigned int found = __ballot_sync(0xFFFFFFFFu, leads);
         const int job = jobs + __popc(found & ((1u << lane) - 1u));
         if (leads) l.job[i] = (short)job;
-        if (leads && PASS == 1) l.expert[job] = id;
+        if (leads && PASS == 1 && (!a.logits || i >= a.top_k)) l.expert[job] = id; /* else known */
         jobs += __popc(found);
     }
     __syncwarp();
@@ -111,17 +112,22 @@ MOII_FN void clear_lists(const lists &l, const moe_decode_f16_sm90_args &a)
 
 #if PASS == 2
 static_assert(F16_MOST_TOKENS * F16_MOST_SLOTS < THREADS, "a thread for each pair, and one for the number of jobs");
-/* Ids, weights, which may be blank, and jobs as pass 1 has left them: thread i has pair i and job i. */
-MOII_FN void take_left(const lists &l, const moe_decode_f16_sm90_args &a)
+/* Ids, weights, which may be blank, and jobs as pass 1 has left them: thread i has pair i and job i.  They are asked for before all else. */
+typedef struct left_words { int id, job; unsigned int weight; } left_words;
+MOII_FN left_words load_left(const lists &l, const moe_decode_f16_sm90_args &a)
 {
     const int i = (int)threadIdx.x;
-    int id = -1, job = 0;
-    unsigned int weight = 0;
-    if (i < l.pairs) id = __ldcg(a.ids + i), weight = read_word(a.weights + i);
-    if (i <= a.most_jobs) job = __ldcg(a.jobs_left + i);
-    if (i < l.pairs) l.ids[i] = id < a.experts ? id : -1, l.weights[i] = moii_float_of(weight);
-    if (i < a.most_jobs) l.expert[i] = job;
-    if (i == a.most_jobs) l.first[a.experts] = job;
+    left_words v = { -1, 0, 0 };
+    if (i <= a.most_jobs) v.job = (int)read_word(a.jobs_left + i);
+    if (i < l.pairs) v.id = (int)read_word(a.ids + i), v.weight = read_word(a.weights + i);
+    return v;
+}
+MOII_FN void keep_left(const left_words &v, const lists &l, const moe_decode_f16_sm90_args &a)
+{
+    const int i = (int)threadIdx.x;
+    if (i < l.pairs) l.ids[i] = v.id < a.experts ? v.id : -1, l.weights[i] = moii_float_of(v.weight);
+    if (i < a.most_jobs) l.expert[i] = v.job;
+    if (i == a.most_jobs) l.first[a.experts] = v.job;
 }
 /* Routed tokens' weights, when they are there. */
 MOII_FN void await_weights(const lists &l, const moe_decode_f16_sm90_args &a)
@@ -135,32 +141,50 @@ MOII_FN void await_weights(const lists &l, const moe_decode_f16_sm90_args &a)
 #endif
 
 #if PASS == 1
-/* From logits, which are in device memory, and final: the first token by the warp that makes the lists, the others by workers. */
-MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int warp, int lane)
+static_assert((WORKERS + 1) * ROUTE_SCRATCH(HELD) * 4 <= F16_UP_SUMS(HELD), "room for sums is enough");
+
+/* From logits, which are in device memory, and final.  Ids: the first token by the warp that makes the lists, the others by workers.  Known jobs are the first
+ * token's experts, by which weights are sent for before there are lists: workers wait for them.  Weights of the block's tokens: by another warp, which
+ * finds p while the others find ids; who cannot tell ids by logits takes the same way.  That warp rehearses it once, with what lies there, before
+ * logits are final (not live): it brings the code near while nothing else is to be done. */
+MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, bool live, int warp, int lane)
 {
-    const int token = warp == LISTER ? 0 : warp < LISTER ? warp + 1 : F16_MOST_TOKENS;
-    if (!a.logits || token >= a.tokens) return;
-    const float *logits = a.logits + (long long)token * a.experts;
-    int *ids = l.ids + token * a.top_k;
-    const int per = (a.experts + 31) / 32;
-    const bool sure = route_by_logits(route_read(logits, shape_of(a), HELD, per, lane), shape_of(a), ids, HELD, per, lane);
-    __syncwarp();
-    if (__builtin_expect(!sure, 0)) route_held(logits, 0, shape_of(a), ids, 0, HELD, lane);
-    if (a.tokens == 1) return;
-    if (warp == LISTER) threads_meet(BARRIER_ROUTED, 32 * a.tokens);
-    else asm volatile("bar.arrive %0, %1;" :: "r"((int)BARRIER_ROUTED), "r"(32 * a.tokens) : "memory");
+    if (!a.logits) return;
+    const bool weighs = warp == WEIGHER, here = (int)blockIdx.x < a.tokens;
+    const int first = weighs ? (int)blockIdx.x : warp == LISTER ? 0 : warp + 1, step = weighs ? (int)gridDim.x : F16_MOST_TOKENS, per = (a.experts + 31) / 32;
+    float *scratch = weighs ? l.weights : l.sums + warp * ROUTE_SCRATCH(HELD);
+#pragma unroll 1
+    for (int token = first; token < a.tokens; token += step) {
+        const float *logits = a.logits + (long long)token * a.experts;
+        int *ids = l.ids + token * a.top_k;
+        bool by_p = weighs;
+        if (!weighs) by_p = !route_by_logits(route_read(logits, shape_of(a), HELD, per, lane), shape_of(a), ids, scratch, HELD, per, lane);
+        __syncwarp();
+        if (by_p) route_all(logits, scratch, shape_of(a), per, lane);
+        if (weighs) {
+            if (live && token == first) threads_meet(BARRIER_IDS, 32 * (WORKERS + 2)), threads_meet(BARRIER_BLANK, 64);
+            const unsigned int found = moii_bits_of(route_weight(scratch, shape_of(a), live ? ids[min(lane, a.top_k - 1)] : 0));
+            if (live && lane < a.top_k) write_word(a.weights_out + token * a.top_k + lane, found == BLANK_WORD ? BLANK_WORD >> 1 : found);
+        } else if (by_p) route_by_p(scratch, shape_of(a), ids, per, lane);
+        if (!weighs && token == 0 && lane < a.top_k) l.expert[lane] = ids[lane];
+        __syncwarp();
+    }
+    if (weighs) return;
+    if (here) threads_pass(BARRIER_IDS, 32 * (WORKERS + 2));
+    if (a.known_jobs || warp == LISTER) threads_meet(BARRIER_ROUTED, 32 * (WORKERS + 1));
+    else threads_pass(BARRIER_ROUTED, 32 * (WORKERS + 1));
 }
 
 /* For pass 2, before it starts, one warp of the first block: ids, and jobs, by which pass 2 sends for weights before it makes lists of its own. */
 MOII_FN void leave_lists(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
-    if (blockIdx.x) return;
 #pragma unroll 1
     for (int i = lane; a.logits && i < l.pairs; i += 32) a.ids_out[i] = l.ids[i];
     const int jobs = l.first[a.experts];
 #pragma unroll 1
     for (int i = lane; i < jobs; i += 32) a.jobs_left[i] = l.expert[i];
     if (lane == 0) a.jobs_left[a.most_jobs] = jobs;
+    __threadfence();
 }
 /* They are blank before pass 2 starts: one warp, which does not wait for the next one's. */
 MOII_FN void blank_weights(const moe_decode_f16_sm90_args &a, int lane)
@@ -171,31 +195,9 @@ MOII_FN void blank_weights(const moe_decode_f16_sm90_args &a, int lane)
         if (lane < a.top_k) write_word(a.weights_out + token * a.top_k + lane, BLANK_WORD);
     threads_pass(BARRIER_BLANK, 64);
 }
-/* Another: weights of the block's tokens.  First a rehearsal, of whatever lies there, before logits are final: it brings the
- * instructions near. */
-MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
-{
-    if (!a.logits || (int)blockIdx.x >= a.tokens) return;
-#pragma unroll 1
-    for (bool live = false;; live = true) {
-        if (live) {
-            grid_wait();
-            threads_meet(BARRIER_BLANK, 64);
-        }
-#pragma unroll 1
-        for (int token = (int)blockIdx.x; token < a.tokens; token += (int)gridDim.x) {
-            const int first = token * a.top_k;
-            route_held(a.logits + (long long)token * a.experts, 0, shape_of(a), (int *)l.weights, l.weights + a.top_k, HELD, lane);
-            const unsigned int found = moii_bits_of(l.weights[a.top_k + min(lane, a.top_k - 1)]);
-            if (live && lane < a.top_k) write_word(a.weights_out + first + lane, found == BLANK_WORD ? BLANK_WORD >> 1 : found);
-            __syncwarp();
-        }
-        if (live) return;
-    }
-}
 #endif
 
-/* Workers and the warp that makes them, behind route_tokens; given ids are in device memory, and final. */
+/* Workers and the warp that makes them, which does not wait for them, behind route_tokens; given ids are in device memory, and final. */
 MOII_FN void make_lists(const lists &l, const moe_decode_f16_sm90_args &a, int warp, int lane)
 {
     if (warp == LISTER) {
@@ -203,7 +205,9 @@ MOII_FN void make_lists(const lists &l, const moe_decode_f16_sm90_args &a, int w
         if (!a.logits) skip_repeats(l, a, lane);
         list_jobs(l, a, lane);
     }
-    if (warp < WORKERS || warp == LISTER) threads_meet(BARRIER_LISTS, 32 * WORKERS + (LISTER < WORKERS ? 0 : 32));
+    if (PASS == 2) threads_meet(BARRIER_LISTS, THREADS);
+    else if (warp == LISTER) threads_pass(BARRIER_LISTS, 32 * (WORKERS + 1));
+    else threads_meet(BARRIER_LISTS, 32 * (WORKERS + 1));
 }
 
 #include "decode_f16_inputs.cuh"

@@ -5,7 +5,7 @@
 
 #include "moe_decode_f16_sm90_args.h"
 #include "num.h"
-#include "route_topk.cuh"
+#include "route_ids.cuh"
 
 /* What pass 1 makes blank, until it is there: NaN, one FP32 or two FP16, of bits that are never written. */
 #define BLANK_WORD 0xFFFFFFFFu

@@ -80,17 +80,22 @@ MOII_FN void send_for(work k, int slot, const worker &w, const moe_decode_f16_sm
                     (unsigned int)(a.width * a.scale_row), k.part);
 }
 
-/* A worker's, and what is to be sent for when the first slots are. */
+/* A worker's first; and slots are sent for until the ring is full, or there are no more. */
 MOII_FN work first_work(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     work k = first_item(a, l, w.warp / F16_TEAM);
     k.part = w.warp % F16_TEAM;
     return k;
 }
-MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+MOII_FN void send_more(work &later, int &slot, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     const int member = w.warp % F16_TEAM;
-    for (int slot = 0; slot < a.ring && there_is(later, l) && member < a.parts; slot++, next_slot(later, w, a)) send_for(later, slot, w, a);
+    for (; slot < a.ring && there_is(later, l) && member < a.parts; slot++, next_slot(later, w, a)) send_for(later, slot, w, a);
+}
+MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    int slot = 0;
+    send_more(later, slot, w, a, l);
     return later;
 }
 

@@ -22,11 +22,12 @@ MOII_FN void keep_columns(some_lines &c, const worker &w, const moe_decode_f16_s
 {
 #pragma unroll 1
     for (int first = w.warp;;) {
+#pragma unroll 1
+        for (int i = 0; i < LINES_AT_ONCE; i++) { /* the same code for each: as much again is slower than moving them */
+            widen_x(c.of[0], w.lane);
+            keep_line(kept_at(w, a, min(first + i * WORKERS, a.lines - 1), w.lane), c.of[0], a.columns, w.lane);
 #pragma unroll
-        for (int i = 0; i < LINES_AT_ONCE; i++) {
-            const column_source k = kept_at(w, a, min(first + i * WORKERS, a.lines - 1), w.lane);
-            widen_x(c.of[i], w.lane);
-            keep_line(k, c.of[i], a.columns, w.lane);
+            for (int j = 0; j + 1 < LINES_AT_ONCE; j++) c.of[j] = c.of[j + 1];
         }
         first += LINES_AT_ONCE * WORKERS;
         if (first >= a.lines) return;

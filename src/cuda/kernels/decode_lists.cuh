@@ -10,12 +10,13 @@
 #include "moe_decode_sm90_args.h"
 #include "num.h"
 #include "lane_scan.cuh"
-#include "route_topk.cuh"
+#include "route_ids.cuh"
 
 typedef struct lists {
     int *ids, *count, *expert, *start, *group;
     unsigned short *slot, *order;
     float *weights; /* pass 2: of the pairs */
+    float *ring;    /* free until weights are sent for */
     int actives, pairs;
 } lists;
 
@@ -25,6 +26,7 @@ MOII_FN lists lists_at(const moe_decode_sm90_args &a, char *shared)
     l.ids = (int *)(shared + a.at_ids), l.count = (int *)(shared + a.at_count), l.expert = (int *)(shared + a.at_expert);
     l.start = (int *)(shared + a.at_start), l.group = (int *)(shared + a.at_group), l.weights = (float *)(shared + a.at_weights);
     l.slot = (unsigned short *)(shared + a.at_slot), l.order = (unsigned short *)(shared + a.at_order);
+    l.ring = (float *)(shared + a.at_ring);
     l.pairs = a.tokens * a.top_k;
     l.actives = 0;
     return l;
@@ -93,14 +95,25 @@ MOII_FN void fetch_weights(const lists &l, const moe_decode_sm90_args &a)
     for (int i = (int)threadIdx.x; i < l.pairs; i += DECODE_THREADS) l.weights[i] = __ldcg(a.weights + i);
 }
 
+/* A token's ids, by one warp. */
+MOII_FN void route_token_ids(const lists &l, const moe_decode_sm90_args &a, int token, int lane)
+{
+    const int per = (a.experts + 31) / 32;
+    const float *logits = a.logits + (long long)token * a.experts;
+    float *scratch = l.ring + threadIdx.x / 32 * ROUTE_SCRATCH(8);
+    int *ids = l.ids + token * a.top_k;
+    if (per <= 4) route_ids(route_read(logits, routing_of(a), 4, per, lane), logits, routing_of(a), ids, scratch, 4, per, lane);
+    else route_ids(route_read(logits, routing_of(a), 8, per, lane), logits, routing_of(a), ids, scratch, 8, per, lane);
+    __syncwarp();
+}
+
 /* All threads; the ids or logits are in device memory, and final. */
 MOII_FN void make_lists(lists &l, const moe_decode_sm90_args &a)
 {
     const int thread = (int)threadIdx.x;
     if (a.logits) {
 #pragma unroll 1
-        for (int t = thread / 32; t < a.tokens; t += DECODE_WARPS)
-            route_ids(a.logits + (long long)t * a.experts, routing_of(a), l.ids + t * a.top_k, thread % 32);
+        for (int t = thread / 32; t < a.tokens; t += DECODE_WARPS) route_token_ids(l, a, t, thread % 32);
     } else {
 #pragma unroll 1
         for (int i = thread; i < l.pairs; i += DECODE_THREADS) {

@@ -24,6 +24,7 @@ typedef struct lists {
     int *count, *first;    /* of experts: pairs, and the first job; behind them the number of jobs */
     share *own;            /* pass 1: `here`, until all threads have it */
     int *scratch;          /* a warp's 32 words */
+    float *sums;           /* pass 1: free until items are added up */
     int *job;              /* its expert, and its columns << 16; pass 2: of the block's jobs, and nothing above */
     share here;
     int jobs, pairs;
@@ -35,6 +36,7 @@ MOII_FN lists lists_at(const moe_decode_f16_sm90_args &a, char *shared)
     l.ids = (short *)(shared + a.at_ids), l.kept = (short *)(shared + a.at_kept), l.job = (int *)(shared + a.at_expert);
     l.first = (int *)(shared + a.at_first), l.count = l.first + a.experts + 1;
     l.scratch = (int *)(shared + a.at_scratch) + threadIdx.x / 32 * 32, l.own = (share *)(shared + a.at_share);
+    l.sums = (float *)(shared + a.at_sums);
     l.pairs = a.tokens * a.top_k;
     l.jobs = 0;
     return l;
@@ -53,6 +55,8 @@ MOII_FN share share_of(int jobs, int tiles, int lane)
 }
 
 #if PASS == 1
+static_assert(WARPS * ROUTE_SCRATCH(HELD) * 4 <= MANY_UP_SUMS(HELD, COLUMNS), "room for sums is enough");
+
 /* ids as given, and kept: all threads.  They are in device memory, and final. */
 MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a)
 {
@@ -85,9 +89,7 @@ MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int
         const float *logits = a.logits + (long long)token * a.experts;
         const route_logits here = next;
         next = route_read(logits + WARPS * a.experts, shape_of(a), HELD, token + WARPS < a.tokens ? per : 0, lane);
-        const bool sure = route_by_logits(here, shape_of(a), l.scratch, HELD, per, lane);
-        __syncwarp();
-        if (__builtin_expect(!sure, 0)) route_held(logits, 0, shape_of(a), l.scratch, 0, HELD, lane);
+        route_ids(here, logits, shape_of(a), l.scratch, l.sums + warp * ROUTE_SCRATCH(HELD), HELD, per, lane);
         __syncwarp();
         if (lane < a.top_k) {
             const int id = l.scratch[lane];
@@ -169,13 +171,18 @@ MOII_FN void leave_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int l
     }
 }
 
-/* Weights of tokens, where there are logits: one warp. */
+static_assert(32 * HELD <= (WARPS - 1) * 32, "all but the last warp's words have room for every expert");
+
+/* Weights of tokens, where there are logits: the last warp, in the words of the others, which need them no longer. */
 MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
+    float *p = (float *)(l.scratch - (WARPS - 1) * 32);
 #pragma unroll 1
     for (int token = (int)blockIdx.x; token < a.tokens && a.logits; token += (int)gridDim.x) {
-        route_held(a.logits + (long long)token * a.experts, 0, shape_of(a), l.scratch, (float *)l.scratch + F16_MOST_SLOTS, HELD, lane);
-        if (lane < a.top_k) a.weights_out[token * a.top_k + lane] = ((float *)l.scratch)[F16_MOST_SLOTS + lane];
+        const int pair = token * a.top_k + min(lane, a.top_k - 1);
+        route_all(a.logits + (long long)token * a.experts, p, shape_of(a), (a.experts + 31) / 32, lane);
+        const float weight = route_weight(p, shape_of(a), l.kept[pair]);
+        if (lane < a.top_k) a.weights_out[pair] = weight;
         __syncwarp();
     }
 }

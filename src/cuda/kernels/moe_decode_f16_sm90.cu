@@ -15,6 +15,7 @@
  *             once, and takes u and weights of tokens as they come: so its start and first weights are hidden behind pass 1 */
 #define MANY 0
 #include "moe_decode_f16_sm90_args.h"
+#include "own_warp.cuh"
 #include "silu.h"
 
 #include "decode_f16_lists.cuh"
@@ -26,45 +27,59 @@
 #include "decode_f16_down.cuh"
 #endif
 
-extern "C" __global__ void __maxnreg__(PASS == 1 ? 72 : 144) moe_decode_f16_sm90(const __grid_constant__ moe_decode_f16_sm90_args a)
+extern "C" __global__ void __maxnreg__(PASS == 1 ? 88 : 120) moe_decode_f16_sm90(const __grid_constant__ moe_decode_f16_sm90_args a)
 {
     extern __shared__ __align__(1024) char memory[];
     worker w;
-    w.shared = shared_address(memory), w.warp = (int)threadIdx.x / 32, w.lane = (int)threadIdx.x % 32;
+    w.shared = shared_address(memory), w.warp = own_warp(), w.lane = (int)threadIdx.x % 32;
     lists l = lists_at(a, memory);
     if (threadIdx.x == 0) map_prefetch(&a.map);
-    make_barriers(w, a);
 #if PASS == 2
-    take_left(l, a);
+    const left_words left = load_left(l, a);
 #endif
+    make_barriers(w, a);
     clear_lists(l, a);
+#if PASS == 2
+    keep_left(left, l, a);
+#endif
     __syncthreads();
 #if PASS == 1
     ask_for_inputs(a);
-    if (w.warp == WEIGHER) leave_weights(l, a, w.lane);
-    else {
-        grid_wait();
-        some_lines columns;
+    some_lines columns;
+    work later;
+#pragma unroll 1
+    for (bool live = w.warp != WEIGHER;; live = true) {
+        if (live) grid_wait();
         if (w.warp < WORKERS) load_columns(columns, w, a, w.warp);
-        route_tokens(l, a, w.warp, w.lane);
-        if (w.warp < WORKERS) keep_columns(columns, w, a);
-        if (w.warp == BLANKER) {
-            blank_weights(a, w.lane);
-            blank_u(a, w.lane);
+        if (w.warp != BLANKER) route_tokens(l, a, live, w.warp, w.lane);
+        if (live) break;
+    }
+    if (w.warp < WORKERS) {
+        later = first_work(w, a, l);
+        int sent = 0;
+        bool all = false;
+#pragma unroll 1
+        for (l.jobs = a.logits ? a.known_jobs : 0;; l.jobs = l.first[a.experts], all = true) {
+            send_more(later, sent, w, a, l);
+            if (all) break;
+            keep_columns(columns, w, a);
+            make_lists(l, a, w.warp, w.lane);
         }
+    } else if (w.warp == BLANKER) {
+        blank_weights(a, w.lane);
+        blank_u(a, w.lane);
+        __threadfence();
+    } else if (w.warp == LISTER) {
         make_lists(l, a, w.warp, w.lane);
-        if (w.warp == LISTER) leave_lists(l, a, w.lane);
+        if (!blockIdx.x) leave_lists(l, a, w.lane);
     }
     if (w.warp == LISTER || w.warp == BLANKER) { /* one instruction for all that meet */
-        __threadfence();
         threads_meet(BARRIER_LEFT, 64);
         if (w.warp == BLANKER && w.lane == 0 && lets_in(l, a) < 0) grid_release();
     }
     if (w.warp != WEIGHER) l.jobs = l.first[a.experts]; /* it has met nobody who knows */
-    if (w.warp < WORKERS) {
-        const work k = first_work(w, a, l);
-        multiply(w, a, l, k, send_first(k, w, a, l));
-    } else if (w.warp != WEIGHER) finish(w, a, l, w.warp - WORKERS);
+    if (w.warp < WORKERS) multiply(w, a, l, first_work(w, a, l), later);
+    else if (w.warp != WEIGHER) finish(w, a, l, w.warp - WORKERS);
 #else
     if (threadIdx.x == 0) grid_release();
     l.jobs = l.first[a.experts];

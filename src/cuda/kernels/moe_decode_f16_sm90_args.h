@@ -10,11 +10,14 @@ enum { F16_UP_WORKERS = 8, F16_TEAM = 4, F16_TEAMS = F16_UP_WORKERS / F16_TEAM, 
 /* Rows of an item (pass 1: 8 of gate, then 8 of up), bytes of a row in a line, of an item's line; most lines of a slot in either pass. */
 enum { F16_ROWS = 16, F16_LINE = 128, F16_LINE_BYTES = F16_ROWS * F16_LINE, F16_UP_LINES = 2, F16_DOWN_LINES = 3 };
 enum { F16_MOST_TOKENS = 8, F16_MOST_SLOTS = 16 };
+/* Bytes of pass 1's sums, two places for each worker, by experts of a lane: routing has the room before. */
+#define F16_UP_SUMS(held) ((held) == 4 ? 8192 : 9216)
 
 /* More tokens, or of larger layers (moe_decode_many_sm90.cu): a job is up to 8 or 16 tokens of one expert.  One warp brings columns. */
 enum { MANY_TEAMS = 3, MANY_UP_WORKERS = MANY_TEAMS * F16_TEAM, MANY_UP_WARPS = MANY_UP_WORKERS + MANY_TEAMS + 1 };
 enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 4, MANY_TOKENS = 128, MANY_GROUPS_FROM = 64 };
 enum { MANY_SHARE_JOBS = 4 };
+#define MANY_UP_SUMS(held, columns) ((held) == 4 || (columns) > F16_MOST_TOKENS ? 2 * MANY_UP_WORKERS * 64 * (columns) : 16384)
 /* Bytes of a line of 8 columns in shared memory: FP16, then factors; u's exponents are there first. */
 #define MANY_LINE(pass) (256 * F16_MOST_TOKENS + ((pass) == 1 ? 32 : 128))
 
@@ -39,6 +42,7 @@ typedef struct moe_decode_f16_sm90_args {
     int tiles;                  /* items of one expert */
     int lines, parts, slot_lines; /* of an item; slots for an item; lines of a slot */
     int ring, slot_bytes;       /* slots of each worker */
+    int known_jobs;             /* pass 1, up to 8 tokens, from logits: jobs by which weights are sent for before there are lists */
     int late_turns;             /* pass 1, up to 8 tokens: pass 2 may start when a team has as many items left (lets_in); 0: at once */
     int step_job, step_rest;    /* pass 1: from a team's item to its next: jobs, and tiles of a job */
     int block_tiles;            /* pass 2, up to 8 tokens: tiles of a block */

@@ -13,6 +13,7 @@
  *             there beside pass 2 and lets the next layer's pass 1 start, block by block as those of pass 2 end */
 #define MANY 1
 #include "moe_decode_f16_sm90_args.h"
+#include "own_warp.cuh"
 #include "silu.h"
 
 #if PASS == 3
@@ -44,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(BOUND, 1) moe_decode_many_sm90(cons
 #else
     extern __shared__ __align__(1024) char memory[];
     worker w;
-    w.shared = shared_address(memory), w.warp = (int)threadIdx.x / 32, w.lane = (int)threadIdx.x % 32;
+    w.shared = shared_address(memory), w.warp = own_warp(), w.lane = (int)threadIdx.x % 32;
     lists l = lists_at(a, memory);
     if (threadIdx.x == 0) map_prefetch(&a.map);
     make_barriers(w, a);

@@ -16,6 +16,7 @@
 #include "decode_copy.cuh"
 #include "decode_lists.cuh"
 #include "decode_weights.cuh"
+#include "own_warp.cuh"
 #include "silu.h"
 
 enum { TEAMS = DECODE_WARPS / TEAM };
@@ -29,7 +30,7 @@ typedef struct worker { int warp, lane, g, c, team, member; unsigned int shared,
 MOII_FN worker worker_of(const moe_decode_sm90_args &a, const char *memory)
 {
     worker w;
-    w.warp = (int)threadIdx.x / 32, w.lane = (int)threadIdx.x % 32, w.g = w.lane / 4, w.c = w.lane % 4;
+    w.warp = own_warp(), w.lane = (int)threadIdx.x % 32, w.g = w.lane / 4, w.c = w.lane % 4;
     w.team = w.warp / TEAM, w.member = w.warp % TEAM;
     w.shared = shared_of(memory);
     w.ring = w.shared + a.at_ring + w.warp * RING * DECODE_STAGE;

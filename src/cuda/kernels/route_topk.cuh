@@ -7,8 +7,7 @@
  *   more                probabilities in memory, lane i has i, i + 32, ...
  *   arithmetic          exponentials and their sum in double; p is the FP32 rounding of their quotient, and p decides the order
  *
- * Ids alone (route_ids) take no exponential: where the logits that matter are equal or 2^-20 apart, their order is that of p: p's relative error
- * is below 2^-22, 1 - exp(-2^-20) above 2^-21.  Elsewhere, and for NaN, infinities and what may underflow, p itself is asked. */
+ * Where a kernel needs ids before weights: route_ids.cuh. */
 #ifndef MOII_ROUTE_TOPK_CUH
 #define MOII_ROUTE_TOPK_CUH
 
@@ -177,83 +176,6 @@ MOII_FN void route_token(const float *logits, float *p, route_shape s, int *ids,
         route_softmax_memory(logits, p, s.experts, lane);
         route_slots(none, p, s, ids, weights, 0, 0, lane);
     }
-}
-
-/* ---- ids by logits ---- */
-
-/* Keys that order as numbers do; -0 is 0; 0: no expert, or one that is taken. */
-MOII_FN unsigned int route_logit_key(float l)
-{
-    const unsigned int u = moii_bits_of(l + 0.0f);
-    return u >> 31 ? ~u : u | 0x80000000u;
-}
-MOII_FN float route_logit(unsigned int key) { return moii_float_of(key >> 31 ? key & 0x7FFFFFFFu : ~key); }
-
-/* Whether p tells `less` from `more`, or both are the same. */
-MOII_FN bool route_apart(float more, float less) { return more == less || more - less >= 9.5367431640625e-7f; }
-
-/* A lane's logits of a token; 0 where it has no expert. */
-typedef struct route_logits { float l[8]; } route_logits;
-MOII_FN route_logits route_read(const float *logits, route_shape s, int held, int per, int lane)
-{
-    route_logits r;
-    if (per == held && s.experts == 32 * held && !((unsigned long long)logits & 15)) { /* a row is whole words of 16 bytes */
-#pragma unroll
-        for (int i = 0; i < held; i += 4) {
-            const uint4 v = __ldcg((const uint4 *)(logits + lane * held) + i / 4);
-            r.l[i] = moii_float_of(v.x), r.l[i + 1] = moii_float_of(v.y), r.l[i + 2] = moii_float_of(v.z), r.l[i + 3] = moii_float_of(v.w);
-        }
-        return r;
-    }
-#pragma unroll
-    for (int i = 0; i < held; i++) r.l[i] = i < per && lane * per + i < s.experts ? __ldcg(logits + lane * per + i) : 0.0f;
-    return r;
-}
-
-/* ids of up to 32 slots; false: the logits do not tell, and ids are to be found by p. */
-MOII_FN bool route_by_logits(route_logits r, route_shape s, int *ids, int held, int per, int lane)
-{
-    const unsigned int lower = (1u << lane) - 1u;
-    unsigned int key[8], mine = 0, most = 0;
-    bool sure = true;
-#pragma unroll
-    for (int i = 0; i < held; i++) {
-        key[i] = i < per && lane * per + i < s.experts ? route_logit_key(r.l[i]) : 0u;
-        sure = sure && r.l[i] <= 3.402823466e38f; /* no NaN, no Inf */
-    }
-#pragma unroll 1
-    for (int slot = 0; slot < s.top_k; slot++) {
-        unsigned int best = key[0];
-#pragma unroll
-        for (int i = 1; i < held; i++) best = key[i] > best ? key[i] : best;
-        most = __reduce_max_sync(0xFFFFFFFFu, best);
-        const unsigned int found = __ballot_sync(0xFFFFFFFFu, best == most);
-        const bool owner = best == most && !(found & lower);
-        int at = held - 1;
-#pragma unroll
-        for (int i = held - 2; i >= 0; i--) at = key[i] == most ? i : at;
-#pragma unroll
-        for (int i = 0; i < held; i++) key[i] = owner & (i == at) ? 0u : key[i];
-        if (owner) ids[slot] = lane * per + at;
-        mine = slot == lane ? most : mine;
-    }
-    const float l = route_logit(mine), last = route_logit(most), before = __shfl_up_sync(0xFFFFFFFFu, l, 1), first = __shfl_sync(0xFFFFFFFFu, l, 0);
-    if (lane > 0 && lane < s.top_k) sure = sure && route_apart(before, l);
-    sure = sure && last >= first - 60.0f;
-#pragma unroll
-    for (int i = 0; i < held; i++)
-        if (key[i]) sure = sure && route_apart(last, route_logit(key[i]));
-    return __all_sync(0xFFFFFFFFu, sure);
-}
-
-/* ids of one token of up to ROUTE_IN_REGISTERS experts and 32 slots, by one warp. */
-MOII_FN void route_ids(const float *logits, route_shape s, int *ids, int lane)
-{
-    const int per = (s.experts + 31) / 32;
-    const bool sure = per <= 4 ? route_by_logits(route_read(logits, s, 4, per, lane), s, ids, 4, per, lane)
-                               : route_by_logits(route_read(logits, s, 8, per, lane), s, ids, 8, per, lane);
-    __syncwarp();
-    if (!sure) route_held(logits, 0, s, ids, 0, 8, lane); /* seldom */
 }
 
 #endif

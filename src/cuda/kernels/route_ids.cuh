@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * route_ids.cuh: one token's best experts by its logits, and then their weights, by one warp: the same bits as route_topk.cuh, sooner and in less code.
+ *
+ * Ids take no exponential: where the logits that matter are equal or 2^-20 apart, their order is that of p: p's relative error is below 2^-22,
+ * 1 - exp(-2^-20) above 2^-21.  Elsewhere, and for NaN, infinities and what may underflow, p itself is asked. */
+#ifndef MOII_ROUTE_IDS_CUH
+#define MOII_ROUTE_IDS_CUH
+
+#include "route_topk.cuh"
+
+/* Words of shared memory for a warp, 16-byte aligned, by experts of a lane, 4 or 8; most slots. */
+#define ROUTE_SCRATCH(held) ((held) == 4 ? 176 : 256)
+enum { ROUTE_SLOTS = 16 };
+
+#define ROUTE_APART 9.5367431640625e-7f /* 2^-20 */
+#define ROUTE_LARGEST 3.402823466e38f
+
+/* A lane's logits of a token: of experts lane * per and on; -Inf where there is none. */
+typedef struct route_logits { float l[8]; } route_logits;
+MOII_FN route_logits route_read(const float *logits, route_shape s, int held, int per, int lane)
+{
+    route_logits r;
+    if (per == held && s.experts == 32 * held && !((unsigned long long)logits & 15)) { /* a row is whole words of 16 bytes */
+#pragma unroll
+        for (int i = 0; i < held; i += 4) {
+            const uint4 v = __ldcg((const uint4 *)(logits + lane * held) + i / 4);
+            r.l[i] = moii_float_of(v.x), r.l[i + 1] = moii_float_of(v.y), r.l[i + 2] = moii_float_of(v.z), r.l[i + 3] = moii_float_of(v.w);
+        }
+        return r;
+    }
+#pragma unroll
+    for (int i = 0; i < held; i++) r.l[i] = i < per && lane * per + i < s.experts ? __ldcg(logits + lane * per + i) : moii_float_of(0xFF800000u);
+    return r;
+}
+
+/* How many of n numbers are greater than each of some, 1 or 2, a constant; n is a multiple of 32. */
+MOII_FN void route_greater(const float *of, int n, const float *than, int some, int *greater)
+{
+    float count[2][4] = {};
+#pragma unroll 1
+    for (int base = 0; base < n; base += 32)
+#pragma unroll
+        for (int j = base; j < base + 32; j += 4) {
+            const float4 v = *(const float4 *)(of + j);
+#pragma unroll
+            for (int i = 0; i < some; i++) {
+                count[i][0] += v.x > than[i] ? 1.0f : 0.0f, count[i][1] += v.y > than[i] ? 1.0f : 0.0f;
+                count[i][2] += v.z > than[i] ? 1.0f : 0.0f, count[i][3] += v.w > than[i] ? 1.0f : 0.0f;
+            }
+        }
+#pragma unroll
+    for (int i = 0; i < some; i++) greater[i] = (int)(count[i][0] + count[i][1] + (count[i][2] + count[i][3]));
+}
+
+/* Into shared memory; of lanes that write to the same place any one does. */
+MOII_FN void route_put(int *to, int v)
+{
+    asm volatile("st.relaxed.cta.shared.u32 [%0], %1;" :: "r"((unsigned int)__cvta_generic_to_shared(to)), "r"(v) : "memory");
+}
+
+/* Logits go in fours.  The best slots are in as many fours as there are slots, those with the greatest maxima: each maximum counts the greater ones, then each
+ * logit of these fours the greater ones there, which is its slot; none waits for the one before.  A maximum's last bits give way to its number, lest two be
+ * equal; false: that has hidden a better one, or logits that matter are neither equal nor apart, or not finite. */
+MOII_FN bool route_by_logits(const route_logits &r, route_shape s, int *ids, float *scratch, int held, int per, int lane)
+{
+    const int fours = held / 4, slots = 4 * s.top_k;
+    float *rows = scratch + 64, *best = rows + 5 * ROUTE_SLOTS, own[2], left = moii_float_of(0xFF800000u);
+    int *first = (int *)(rows + 4 * ROUTE_SLOTS), greater[2], left_at = 0;
+    float v[8];
+    bool finite = true;
+#pragma unroll
+    for (int i = 0; i < held; i++) finite = finite && r.l[i] <= ROUTE_LARGEST, v[i] = fminf(r.l[i], ROUTE_LARGEST); /* no NaN */
+#pragma unroll
+    for (int g = 0; g < fours; g++) {
+        const float *l = v + 4 * g;
+        const unsigned int last = 32u * (unsigned int)fours - 1u, number = (unsigned int)(lane * fours + g);
+        const unsigned int top = moii_bits_of(fmaxf(fmaxf(fmaxf(l[0], l[1]), fmaxf(l[2], l[3])), -ROUTE_LARGEST));
+        own[g] = moii_float_of((top & ~last) | (top >> 31 ? number : last - number));
+        scratch[number] = own[g];
+    }
+    best[lane] = moii_float_of(0x7FFFFFFFu), rows[lane] = rows[lane + 32] = moii_float_of(0xFF800000u);
+    __syncwarp();
+    route_greater(scratch, 32 * fours, own, fours, greater);
+#pragma unroll
+    for (int g = 0; g < fours; g++) {
+        const float *l = v + 4 * g;
+        if (greater[g] < s.top_k) {
+            *(float4 *)(rows + 4 * greater[g]) = make_float4(l[0], l[1], l[2], l[3]);
+            first[greater[g]] = lane * per + 4 * g;
+        } else {
+            const float top = fmaxf(fmaxf(l[0], l[1]), fmaxf(l[2], l[3]));
+            if (top > left) left = top, left_at = lane * per + 4 * g;
+        }
+    }
+    __syncwarp();
+    const int here = min(lane, s.top_k - 1);
+#pragma unroll 1
+    for (bool equals = false;; equals = true) { /* equal logits leave a slot empty, or are one too many: then the lower expert goes first */
+        int chosen = 0;
+#pragma unroll 1
+        for (int base = 0; base < slots; base += 32) {
+            const int at = min(base + lane, slots - 1), expert = first[at / 4] + at % 4;
+            const float mine = rows[at];
+            int slot;
+            route_greater(rows, (slots + 31) & ~31, &mine, 1, &slot);
+#pragma unroll 1
+            for (int j = 0; j < s.top_k && equals; j++) {
+                const float4 v = *(const float4 *)(rows + 4 * j);
+                const int lower = expert - first[j]; /* so many of the four come before it */
+                slot += (v.x == mine && lower > 0) + (v.y == mine && lower > 1) + (v.z == mine && lower > 2) + (v.w == mine && lower > 3);
+            }
+            const bool is = slot < s.top_k && base + lane < slots;
+            chosen += __popc(__ballot_sync(0xFFFFFFFFu, is));
+            if (is) route_put(ids + slot, expert), best[slot] = mine;
+        }
+        __syncwarp();
+        const float end = best[s.top_k - 1], before = best[max(here - 1, 0)], mine = best[here];
+        unsigned int gap = moii_bits_of(before - mine) - 1u; /* the bits of a difference, less 1: what is above 0 and too little is less */
+#pragma unroll
+        for (int i = 0; i < held; i++) gap = min(gap, moii_bits_of(end - v[i]) - 1u);
+        bool sure = finite && chosen == s.top_k && mine == mine && gap >= moii_bits_of(ROUTE_APART) - 1u;
+        sure = sure && end >= -ROUTE_LARGEST && end >= best[0] - 60.0f && (left < end || (left == end && left_at > ids[s.top_k - 1]));
+        sure = __all_sync(0xFFFFFFFFu, sure);
+        if (sure || equals) return sure;
+        __syncwarp();
+    }
+}
+
+/* p of all experts, in memory. */
+MOII_FN void route_all(const float *logits, float *p, route_shape s, int per, int lane)
+{
+    const int first = lane * per, last = min(first + per, s.experts);
+    float most = moii_float_of(0xFF800000u);
+    double sum = 0;
+#pragma unroll 4
+    for (int e = first; e < last; e++) p[e] = __ldcg(logits + e);
+#pragma unroll 1
+    for (int e = first; e < last; e++) most = fmaxf(most, p[e]);
+    most = route_most(most);
+#pragma unroll 1
+    for (int e = first; e < last; e++) {
+        const double x = route_exp(p[e], most);
+        p[e] = (float)x;
+        sum += x;
+    }
+    sum = route_sum(sum);
+    const double inverse = 1.0 / sum;
+#pragma unroll 1
+    for (int e = first; e < last; e++) p[e] = route_quotient(p[e], sum, inverse);
+    __syncwarp();
+}
+
+/* Ids by p, which is lost. */
+MOII_FN void route_by_p(float *p, route_shape s, int *ids, int per, int lane)
+{
+    const int first = lane * per, last = min(first + per, s.experts);
+#pragma unroll 1
+    for (int slot = 0; slot < s.top_k; slot++) {
+        unsigned int best = 0;
+        int at = 0;
+#pragma unroll 1
+        for (int e = first; e < last; e++) {
+            const unsigned int key = moii_bits_of(p[e]) == 0xFFFFFFFFu ? 0u : route_key(p[e]);
+            if (key > best) best = key, at = e;
+        }
+        const unsigned int most = __reduce_max_sync(0xFFFFFFFFu, best), found = __ballot_sync(0xFFFFFFFFu, best == most);
+        if (lane == __ffs((int)found) - 1) ids[slot] = at, p[at] = moii_float_of(0xFFFFFFFFu); /* taken */
+    }
+    __syncwarp();
+}
+
+/* ids of up to ROUTE_SLOTS slots.  r: its logits; scratch: ROUTE_SCRATCH words. */
+MOII_FN void route_ids(const route_logits &r, const float *logits, route_shape s, int *ids, float *scratch, int held, int per, int lane)
+{
+    const bool sure = route_by_logits(r, s, ids, scratch, held, per, lane);
+    __syncwarp();
+    if (__builtin_expect(sure, 1)) return;
+    route_all(logits, scratch, s, per, lane); /* seldom */
+    route_by_p(scratch, s, ids, per, lane);
+}
+
+/* A slot's weight by p of all experts: lane i has slot i and its id, the others any. */
+MOII_FN float route_weight(const float *p, route_shape s, int id)
+{
+    const float own = route_value(route_key(p[id]));
+    double chosen = 0;
+#pragma unroll 1
+    for (int slot = 0; slot < s.top_k; slot++) chosen += (double)__shfl_sync(0xFFFFFFFFu, own, slot);
+    return s.renormalize ? (float)((double)own / chosen) : own;
+}
+
+#endif
