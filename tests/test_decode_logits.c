@@ -141,8 +141,26 @@ static void test_sweep(void **state)
     assert_true(taken > 0);
 }
 
-/* P:decode.logits: of as many experts as a lane has room for and of fewer: logits of few values, many of them equal; such as only their last bits tell apart,
- * 2^-20, which is enough; and such as are 2^-24 apart, which is not always, for their p may be equal. */
+/* One token's, of kinds in turn: of few values, many of them equal; such as only their last bits tell apart, 2^-20, which is enough; such as are 2^-24
+ * apart, which is not always, for their p may be equal; all apart but the last that is chosen and the first that is not.  Some underflow, some are not
+ * finite. */
+static void close_logits(moit_rng *rng, float *l, int token, const shape *s)
+{
+    int fine = token % 7, rank[256];
+    for (int e = 0; e < s->experts; e++) {
+        int at = (int)moit_below(rng, e + 1);
+        rank[e] = rank[at], rank[at] = e;
+    }
+    for (int e = 0; e < s->experts; e++) {
+        float grid = ldexpf(roundf(ldexpf(moit_normal(rng), 1 + fine)), -fine), last = ldexpf((float)moit_below(rng, 96), -20);
+        const float kinds[] = { grid, 8.0f + last, ldexpf(last, -4), -0.125f * (float)(rank[e] - (rank[e] >= s->top_k)) };
+        l[e] = kinds[token % 4];
+        if (token == 4 && e > 3) l[e] -= 103;
+        if (token == 6 && e % 9 == 4) l[e] = e % 2 ? NAN : INFINITY;
+    }
+}
+
+/* P:decode.logits: close ones, of as many experts as a lane has room for and of fewer. */
 static void test_close(void **state)
 {
     (void)state;
@@ -150,13 +168,10 @@ static void test_close(void **state)
     for (int i = 0; i < 32; i++) {
         if (!picked(151 + i / 2)) continue; /* in one of the selections that run without a GPU */
         moit_rng rng = moit_seed("decode logits close", (uint64_t)i);
-        shape s = { i % 2 ? 40 : 8, 128, 128, experts[i / 2 % 4], top_ks[i / 8] };
+        shape s = { i % 2 ? 40 : 8, 128, 128, experts[(i / 2 + i % 2 * 2) % 4], top_ks[i / 8] };
         problem p = problem_make(i / 2 % 5 == 4 ? MOI_FORMAT_MXFP4 : MOI_FORMAT_MXFP8, s, MOI_BF16, MOI_F32);
         float *logits = exact_alloc(s.tokens * s.experts * 4);
-        for (int64_t j = 0; j < s.tokens * s.experts; j++) {
-            float grid = 0.5f * roundf(4.0f * moit_normal(&rng)), last = ldexpf((float)moit_below(&rng, 96), -20);
-            logits[j] = j / s.experts % 3 == 0 ? grid : j / s.experts % 3 == 1 ? 8.0f + last : ldexpf(grid, -5) + ldexpf(last, -4);
-        }
+        for (int t = 0; t < s.tokens; t++) close_logits(&rng, logits + t * s.experts, t, &s);
         for (int r = 0; moit_row("moe_decode", r); r++) check_case(moit_row("moe_decode", r), moit_row("route", r % 2), &p, logits, true);
         for (int r = 0; gpu_row("moe_decode", r); r++) check_case(gpu_row("moe_decode", r), gpu_row("route", 0), &p, logits, true);
         free(logits);
