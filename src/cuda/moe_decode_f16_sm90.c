@@ -31,7 +31,7 @@ static void many_variant(int i, char defines[MOII_DEFINES])
     many_defines_for(i < 8 ? 1 : i < 12 ? 2 : 3, i % 2, i / 4 % 2 ? 8 : 4, i / 2 % 2 + 1, defines);
 }
 
-static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 144, .variants = 6, .variant = variant };
+static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = 6, .variant = variant };
 static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = 13, .variant = many_variant };
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
