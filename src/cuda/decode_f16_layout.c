@@ -95,9 +95,6 @@ static int first_slots(const moe_decode_f16_sm90_args *down)
     return down->most_jobs * down->block_tiles * down->parts <= FEW_UNITS * F16_DOWN_WARPS ? 1 : down->ring;
 }
 
-/* Lines of x that a worker has in registers at once.  Where there are more, weights are not sent for before all are there: x would stand behind them. */
-enum { KNOWN_LINES = 2 * F16_UP_WORKERS };
-
 bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
 {
     moii_decode_cut(d, tokens, sms, args, launch);
@@ -107,7 +104,8 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, m
     launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
     if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;
     args[0].late_turns = late_turns(&args[0], &args[1], tokens, sms, launch[1].grid[0]);
-    args[0].known_jobs = args[0].lines <= KNOWN_LINES ? (int)d->top_k : 0;
+    /* where registers do not hold all of x, no weights are sent for before it is kept: the rest would stand behind them */
+    args[0].known_jobs = args[0].lines <= F16_X_LINES * F16_UP_WORKERS ? (int)d->top_k : 0;
     args[1].first_slots = first_slots(&args[1]);
     return launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER && launch[1].shared_bytes <= DOWN;
 }

@@ -2,6 +2,7 @@
  * decode_many_layout.c: how moe_decode_many_sm90 cuts a layer, and what lies where in its blocks' shared memory. */
 #include "decode_many_layout.h"
 
+#include "decode_routing.h"
 #include "format.h"
 
 /* Places in shared memory; what they need. */
@@ -15,7 +16,9 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
     if (pass == 1) {
         a->at_sums = moii_decode_take(&at, MANY_UP_SUMS(moii_decode_held(a->experts), a->columns), 16);
-        a->at_ids = moii_decode_take(&at, 2 * pairs, 16), a->at_kept = moii_decode_take(&at, 2 * pairs, 16);
+        /* ids are given, or weights found */
+        a->at_ids = a->at_weights = moii_decode_take(&at, moii_max(2 * pairs, 4 * moii_min(a->experts, MOII_ROUTED_IN_PASSES)), 16);
+        a->at_kept = moii_decode_take(&at, 2 * pairs, 16);
         a->at_first = moii_decode_take(&at, 4 * (2 * a->experts + 1), 16);
         a->at_scratch = moii_decode_take(&at, MANY_UP_WARPS * 128, 16);
         a->at_share = moii_decode_take(&at, 16, 16);

@@ -150,7 +150,7 @@ static_assert((WORKERS + 1) * ROUTE_SCRATCH(HELD) * 4 <= F16_UP_SUMS(HELD), "roo
 MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, bool live, int warp, int lane)
 {
     if (!a.logits) return;
-    const bool weighs = warp == WEIGHER, here = (int)blockIdx.x < a.tokens;
+    const bool weighs = warp == WEIGHER;
     const int first = weighs ? (int)blockIdx.x : warp == LISTER ? 0 : warp + 1, step = weighs ? (int)gridDim.x : F16_MOST_TOKENS, per = (a.experts + 31) / 32;
     float *scratch = weighs ? l.weights : l.sums + warp * ROUTE_SCRATCH(HELD);
 #pragma unroll 1
@@ -170,7 +170,7 @@ MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, boo
         __syncwarp();
     }
     if (weighs) return;
-    if (here) threads_pass(BARRIER_IDS, 32 * (WORKERS + 2));
+    if ((int)blockIdx.x < a.tokens) threads_pass(BARRIER_IDS, 32 * (WORKERS + 2));
     if (a.known_jobs || warp == LISTER) threads_meet(BARRIER_ROUTED, 32 * (WORKERS + 1));
     else threads_pass(BARRIER_ROUTED, 32 * (WORKERS + 1));
 }

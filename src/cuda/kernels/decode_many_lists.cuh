@@ -20,11 +20,12 @@ enum { THREADS = 32 * WARPS, COLUMNS = GROUPS * F16_MOST_TOKENS }; /* a.columns 
 typedef struct share { int first, end, job, last; } share;
 
 typedef struct lists {
-    short *ids, *kept;     /* of pairs: as given, -1: none; without repetitions */
+    short *ids, *kept;     /* of pairs: as given, -1: none, where there are no logits; without repetitions */
     int *count, *first;    /* of experts: pairs, and the first job; behind them the number of jobs */
     share *own;            /* pass 1: `here`, until all threads have it */
     int *scratch;          /* a warp's 32 words */
     float *sums;           /* pass 1: free until items are added up */
+    float *weights;        /* pass 1, from logits, in the place of ids: of one token's experts, for the warp that finds weights */
     int *job;              /* its expert, and its columns << 16; pass 2: of the block's jobs, and nothing above */
     share here;
     int jobs, pairs;
@@ -36,7 +37,7 @@ MOII_FN lists lists_at(const moe_decode_f16_sm90_args &a, char *shared)
     l.ids = (short *)(shared + a.at_ids), l.kept = (short *)(shared + a.at_kept), l.job = (int *)(shared + a.at_expert);
     l.first = (int *)(shared + a.at_first), l.count = l.first + a.experts + 1;
     l.scratch = (int *)(shared + a.at_scratch) + threadIdx.x / 32 * 32, l.own = (share *)(shared + a.at_share);
-    l.sums = (float *)(shared + a.at_sums);
+    l.sums = (float *)(shared + a.at_sums), l.weights = (float *)(shared + a.at_weights);
     l.pairs = a.tokens * a.top_k;
     l.jobs = 0;
     return l;
@@ -171,17 +172,14 @@ MOII_FN void leave_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int l
     }
 }
 
-static_assert(32 * HELD <= (WARPS - 1) * 32, "all but the last warp's words have room for every expert");
-
-/* Weights of tokens, where there are logits: the last warp, in the words of the others, which need them no longer. */
+/* Weights of tokens, where there are logits: one warp. */
 MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
-    float *p = (float *)(l.scratch - (WARPS - 1) * 32);
 #pragma unroll 1
     for (int token = (int)blockIdx.x; token < a.tokens && a.logits; token += (int)gridDim.x) {
         const int pair = token * a.top_k + min(lane, a.top_k - 1);
-        route_all(a.logits + (long long)token * a.experts, p, shape_of(a), (a.experts + 31) / 32, lane);
-        const float weight = route_weight(p, shape_of(a), l.kept[pair]);
+        route_all(a.logits + (long long)token * a.experts, l.weights, shape_of(a), (a.experts + 31) / 32, lane);
+        const float weight = route_weight(l.weights, shape_of(a), l.kept[pair]);
         if (lane < a.top_k) a.weights_out[pair] = weight;
         __syncwarp();
     }

@@ -10,6 +10,7 @@ enum { F16_UP_WORKERS = 8, F16_TEAM = 4, F16_TEAMS = F16_UP_WORKERS / F16_TEAM, 
 /* Rows of an item (pass 1: 8 of gate, then 8 of up), bytes of a row in a line, of an item's line; most lines of a slot in either pass. */
 enum { F16_ROWS = 16, F16_LINE = 128, F16_LINE_BYTES = F16_ROWS * F16_LINE, F16_UP_LINES = 2, F16_DOWN_LINES = 3 };
 enum { F16_MOST_TOKENS = 8, F16_MOST_SLOTS = 16 };
+enum { F16_X_LINES = 2 }; /* lines of x that a worker of pass 1 has in registers at once */
 /* Bytes of pass 1's sums, two places for each worker, by experts of a lane: routing has the room before. */
 #define F16_UP_SUMS(held) ((held) == 4 ? 8192 : 9216)
 

@@ -111,7 +111,7 @@ MOII_FN bool route_by_logits(const route_logits &r, route_shape s, int *ids, flo
             }
             const bool is = slot < s.top_k && base + lane < slots;
             chosen += __popc(__ballot_sync(0xFFFFFFFFu, is));
-            if (is) route_put(ids + slot, expert), best[slot] = mine;
+            if (is) route_put(ids + slot, expert), route_put((int *)best + slot, (int)moii_bits_of(mine)); /* of equal ones, zeros of both signs, either */
         }
         __syncwarp();
         const float end = best[s.top_k - 1], before = best[max(here - 1, 0)], mine = best[here];
