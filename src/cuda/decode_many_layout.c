@@ -5,6 +5,8 @@
 #include "decode_routing.h"
 #include "format.h"
 
+int moii_decode_many_held(int64_t experts, int64_t top_k) { return top_k > 8 ? 0 : experts <= 128 ? 4 : 8; }
+
 /* Places in shared memory; what they need. */
 static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
 {
@@ -15,14 +17,15 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     a->at_barriers = moii_decode_take(&at, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 16);
     a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
     if (pass == 1) {
-        a->at_sums = moii_decode_take(&at, MANY_UP_SUMS(moii_decode_held(a->experts), a->columns), 16);
+        a->at_sums = moii_decode_take(&at, MANY_UP_SUMS(moii_decode_many_held(a->experts, a->top_k), a->columns), 16);
         /* ids are given, or weights found */
         a->at_ids = a->at_weights = moii_decode_take(&at, moii_max(2 * pairs, 4 * moii_min(a->experts, MOII_ROUTED_IN_PASSES)), 16);
         a->at_kept = moii_decode_take(&at, 2 * pairs, 16);
-        a->at_first = moii_decode_take(&at, 4 * (2 * a->experts + 1), 16);
+        a->at_first = moii_decode_take(&at, 4 * (a->experts + 1), 16);
+        a->at_tokens = moii_decode_take(&at, 4 * a->token_words * moii_round_up(a->experts, 4), 16);
         a->at_scratch = moii_decode_take(&at, MANY_UP_WARPS * 128, 16);
-        a->at_share = moii_decode_take(&at, 16, 16);
     } else a->at_column = moii_decode_take(&at, (int64_t)2 * a->most_jobs * a->columns, 16);
+    a->at_share = moii_decode_take(&at, 48, 16);
     return at;
 }
 
@@ -43,7 +46,13 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int share
 /* Up to 8 columns a job there is room for a block of pass 3 beside one of pass 2 and of the next layer's pass 1, which then starts early: a block's own
  * shared memory is enough; registers are bounded in the kernel.  With more columns registers leave no room, and pass 3 has more blocks.
  * What is likely to be read is asked for early where there is time for it.  Both measured: docs/notes/warp-decode.md. */
-enum { BLOCK_BYTES = 1 << 10, SUM_BLOCKS = 4, LIKELY_BYTES = 192 << 10 };
+enum { BLOCK_BYTES = 1 << 10, LEAD_BYTES = 280 << 10, SUM_BLOCKS = 4, LIKELY_BYTES = 192 << 10 };
+
+static many_shares shares_of(int tiles, int blocks, int lead)
+{
+    return (many_shares){ .tiles = tiles, .inverse_tiles = (unsigned int)((1ull << 32) / (unsigned int)tiles + 1), .even = 1 / (float)blocks,
+                          .lead = (float)(lead * blocks) };
+}
 
 bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
                              moii_gpu_launch launch[3], int *groups)
@@ -55,11 +64,12 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     for (*groups = tokens > MANY_GROUPS_FROM ? 2 : 1; *groups; --*groups) {
         bool early = *groups == 1;
         for (int pass = 0; pass < 2; pass++) {
-            args[pass].columns = *groups * F16_MOST_TOKENS;
+            args[pass].columns = *groups * F16_MOST_TOKENS, args[pass].token_words = (tokens + 31) / 32;
             args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);
             launch[pass].shared_bytes = fill(&args[pass], pass + 1, tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         }
         launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
+        args[0].shares = shares_of(args[0].tiles, sms, 0), args[0].down_shares = shares_of(args[1].tiles, sms, LEAD_BYTES / (args[1].lines * F16_LINE_BYTES));
         args[0].likely = early ? LIKELY_BYTES / (MANY_UP_WORKERS * args[0].slot_bytes) : 0;
         if (launch[0].shared_bytes && launch[1].shared_bytes) return true;
     }

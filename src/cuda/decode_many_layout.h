@@ -5,6 +5,9 @@
 
 #include "decode_f16_layout.h"
 
+/* What pass 1 routes by: HELD. */
+int moii_decode_many_held(int64_t experts, int64_t top_k);
+
 /* Arguments of passes 1 and 2, but for the operands, and launches for up to `tokens` (at most MANY_TOKENS) tokens of a layer that moe_decode_f16_sm90
  * takes; groups: GROUPS.  False: so many tokens do not fit. */
 bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],

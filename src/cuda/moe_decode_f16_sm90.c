@@ -28,11 +28,12 @@ static void many_defines_for(int pass, bool e5m2, int held, int groups, char def
 }
 static void many_variant(int i, char defines[MOII_DEFINES])
 {
-    many_defines_for(i < 8 ? 1 : i < 12 ? 2 : 3, i % 2, i / 4 % 2 ? 8 : 4, i / 2 % 2 + 1, defines);
+    static const int held[] = { 4, 8, 0 };
+    many_defines_for(i < 12 ? 1 : i < 16 ? 2 : 3, i % 2, held[i / 4 % 3], i / 2 % 2 + 1, defines);
 }
 
 static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = 6, .variant = variant };
-static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = 13, .variant = many_variant };
+static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = 17, .variant = many_variant };
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
@@ -90,14 +91,14 @@ static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu
 {
     launches *l = &s->of[s->sizes];
     l->tokens = tokens;
-    int groups = 0, held = moii_decode_held(d->experts);
+    int groups = 0;
     bool many = tokens > F16_MOST_TOKENS || !moii_decode_f16_layout(d, tokens, gpu->sms, l->args, l->launch);
     if (many && !moii_decode_many_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch, &groups)) return false;
     l->passes = many ? 3 : 2;
     for (int pass = 0; pass < l->passes; pass++) {
         char defines[MOII_DEFINES];
-        if (many) many_defines_for(pass + 1, d->weights.elem == MOI_E5M2, held, groups, defines);
-        else defines_for(pass + 1, d->weights.elem == MOI_E5M2, held, defines);
+        if (many) many_defines_for(pass + 1, d->weights.elem == MOI_E5M2, moii_decode_many_held(d->experts, d->top_k), groups, defines);
+        else defines_for(pass + 1, d->weights.elem == MOI_E5M2, moii_decode_held(d->experts), defines);
         l->kernel[pass] = needs(s, many ? &many_kernel : &kernel, defines, l->launch[pass].shared_bytes);
     }
     s->sizes++;
@@ -124,7 +125,7 @@ static moi_status plan_it(moi_plan *plan)
     moii_decode_reserve(plan, u);
     s->at_exponent = moii_decode_reserve(plan, exponents);
     s->at_jobs = moii_decode_reserve(plan, 4 * jobs);
-    s->at_shares = moii_decode_reserve(plan, columns_left ? 32 * moii_gpu_of(plan->ctx)->sms : 0);
+    s->at_shares = moii_decode_reserve(plan, columns_left ? 4 * MANY_SHARE_WORDS * moii_gpu_of(plan->ctx)->sms : 0);
     s->at_pairs = moii_decode_reserve(plan, 2 * columns_left);
     s->at_sums = moii_decode_reserve(plan, 4 * pairs * d->hidden);
     if (!d->from_logits) return MOI_OK;

@@ -141,6 +141,7 @@ static inline unsigned long long __cvta_generic_to_global(const void *p) { retur
 static inline unsigned long long __cvta_generic_to_shared(const void *p) { return emu::m->address(p); }
 template <class T, class V> EMU_UNTOLD T atomicAdd(T *p, V v) { EMU_CHANGES(p); const T before = *p; *p = (T)(before + (T)v); return before; }
 template <class T, class V> EMU_UNTOLD T atomicMin(T *p, V v) { EMU_CHANGES(p); const T before = *p; *p = (T)v < before ? (T)v : before; return before; }
+template <class T, class V> EMU_UNTOLD T atomicOr(T *p, V v) { EMU_CHANGES(p); const T before = *p; *p = (T)(before | (T)v); return before; }
 template <class T, class V> EMU_UNTOLD T atomicMax(T *p, V v) { EMU_CHANGES(p); const T before = *p; *p = before < (T)v ? (T)v : before; return before; }
 
 namespace emu {

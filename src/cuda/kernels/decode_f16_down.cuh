@@ -189,7 +189,8 @@ MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit
     put_sums(w, a, sum, unit);
 }
 
-MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, to_send later)
+/* weight: the thread's pair's, as pass 1 had left it. */
+MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, to_send later, unsigned int weight)
 {
     const int units = units_of(a, l);
     int here = settled(w.warp, a, l);
@@ -201,6 +202,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         for (int b = 0; b < 4; b++) held[i].v[b] = make_uint4(0, 0, 0, 0);
         load_u(held[i], at, a, i);
     }
+    const unsigned int asked = ask_for_weight(weight, l, a);
     turn t = { 0, 0 };
     while (here < units) {
         const int next = next_unit(here, a, l);
@@ -215,7 +217,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         advance(t, a);
         here = next, at = then;
     }
-    await_weights(l, a);
+    await_weights(weight, asked, l, a);
     threads_meet(BARRIER_TILE, THREADS);
     put_outputs(w, a, l);
 }

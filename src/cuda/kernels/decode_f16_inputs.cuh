@@ -6,11 +6,14 @@
 #include "moe_decode_f16_sm90_args.h"
 #include "num.h"
 
+/* 128 bytes into L2. */
+MOII_FN void line_fetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p) : "memory"); }
+
 /* Asks for what routing and x need to be in L2, each line by one thread of the grid: before it may be read. */
 MOII_FN void ask_for(const void *p, long long bytes, int &line)
 {
     const int lines = (int)((bytes + 127) / 128), all = (int)(gridDim.x * THREADS);
-    for (; line < lines; line += all) asm volatile("prefetch.global.L2 [%0];" :: "l"((const char *)p + (long long)line * 128) : "memory");
+    for (; line < lines; line += all) line_fetch((const char *)p + (long long)line * 128);
     line -= lines;
 }
 MOII_FN void ask_for_inputs(const moe_decode_f16_sm90_args &a)

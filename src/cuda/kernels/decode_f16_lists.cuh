@@ -129,14 +129,18 @@ MOII_FN void keep_left(const left_words &v, const lists &l, const moe_decode_f16
     if (i < a.most_jobs) l.expert[i] = v.job;
     if (i == a.most_jobs) l.first[a.experts] = v.job;
 }
-/* Routed tokens' weights, when they are there. */
-MOII_FN void await_weights(const lists &l, const moe_decode_f16_sm90_args &a)
+/* Routed tokens' weights: asked for again where they were blank, and taken when they are there. */
+MOII_FN unsigned int ask_for_weight(unsigned int left, const lists &l, const moe_decode_f16_sm90_args &a)
+{
+    const bool mine = a.logits && (int)threadIdx.x < l.pairs;
+    return mine && left == BLANK_WORD ? read_word(a.weights + threadIdx.x) : left;
+}
+MOII_FN void await_weights(unsigned int left, unsigned int asked, const lists &l, const moe_decode_f16_sm90_args &a)
 {
     const int i = (int)threadIdx.x;
-    if (!a.logits || i >= l.pairs) return;
-    unsigned int v = moii_bits_of(l.weights[i]);
-    while (v == BLANK_WORD) __nanosleep(100), v = read_word(a.weights + i);
-    l.weights[i] = moii_float_of(v);
+    if (!a.logits || i >= l.pairs || left != BLANK_WORD) return;
+    while (asked == BLANK_WORD) __nanosleep(100), asked = read_word(a.weights + i);
+    l.weights[i] = moii_float_of(asked);
 }
 #endif
 

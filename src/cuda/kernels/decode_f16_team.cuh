@@ -10,11 +10,11 @@
 #include "decode_f16_slot.cuh"
 
 /* True: it is of another item. */
-MOII_FN bool next_slot(work &k, const worker &w, const moe_decode_f16_sm90_args &a)
+MOII_FN bool next_slot(work &k, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     if ((k.part += F16_TEAM) < a.parts) return false;
     k.part = w.warp % F16_TEAM;
-    next_item(k, a);
+    next_item(k, a, l);
     return true;
 }
 
@@ -44,7 +44,9 @@ MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const li
 {
     const unsigned int sums = w.shared + a.at_sums + team * (2 * F16_TEAM * SUM_BYTES) + w.lane * 16;
     int turns = 0;
-    for (work k = first_item(a, l, team); there_is(k, l); next_item(k, a), turns++) {
+    for (work k = first_item(a, l, team);; next_item(k, a, l), turns++) {
+        come_to(k, w, l);
+        if (!there_is(k, l)) return;
         int column = w.lane % 4 * 2;
         const int place = turns & 1, groups = groups_of(w, a, k.job);
         bool even = has_column(w, a, k.job, column), odd = has_column(w, a, k.job, column + 1);
@@ -90,7 +92,7 @@ MOII_FN work first_work(const worker &w, const moe_decode_f16_sm90_args &a, cons
 MOII_FN void send_more(work &later, int &slot, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     const int member = w.warp % F16_TEAM;
-    for (; slot < a.ring && there_is(later, l) && member < a.parts; slot++, next_slot(later, w, a)) send_for(later, slot, w, a);
+    for (; slot < a.ring && there_is(later, l) && member < a.parts; slot++, next_slot(later, w, a, l)) send_for(later, slot, w, a);
 }
 MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
@@ -115,11 +117,11 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
             __syncwarp();
             if (there_is(later, l)) {
                 send_for(later, t.slot, w, a);
-                next_slot(later, w, a);
+                next_slot(later, w, a, l);
             }
             advance(t, a);
         }
-        if (next_slot(k, w, a)) {
+        if (next_slot(k, w, a, l)) {
             const int place = team * 2 + (turns & 1);
             barrier_wait(added(w, a, place), turns >> 1 & 1 ^ 1);
 #pragma unroll

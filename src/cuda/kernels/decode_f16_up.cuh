@@ -45,7 +45,7 @@ MOII_FN work first_item(const moe_decode_f16_sm90_args &a, const lists &l, int t
     return k;
 }
 MOII_FN bool there_is(const work &k, const lists &l) { return k.job < l.jobs; }
-MOII_FN void next_item(work &k, const moe_decode_f16_sm90_args &a)
+MOII_FN void next_item(work &k, const moe_decode_f16_sm90_args &a, const lists &)
 {
     k.job += a.step_job, k.tile += a.step_rest;
     if (k.tile >= a.tiles) k.tile -= a.tiles, k.job++;
@@ -63,6 +63,8 @@ MOII_FN void begin_turn(int turn, int team, const worker &w, const moe_decode_f1
 {
     if (team == BLANKER - WORKERS && w.lane == 0 && turn == lets_in(l, a)) grid_release();
 }
+
+MOII_FN void come_to(const work &, const worker &, const lists &) {}
 
 /* Columns of x are there from the beginning. */
 typedef struct held_columns { int job; } held_columns;

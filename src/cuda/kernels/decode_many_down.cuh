@@ -20,11 +20,11 @@ MOII_FN void send_for(work k, int slot, const worker &w, const moe_decode_f16_sm
 }
 
 /* True: it is of another item. */
-MOII_FN bool next_slot(work &k, const moe_decode_f16_sm90_args &a)
+MOII_FN bool next_slot(work &k, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     if (++k.part < a.parts) return false;
     k.part = 0;
-    next_item(k, a);
+    next_item(k, a, l);
     return true;
 }
 
@@ -46,7 +46,7 @@ MOII_FN work first_work(const worker &w, const moe_decode_f16_sm90_args &a, cons
 /* What is to be sent for when the first slots are. */
 MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    for (int slot = 0; slot < a.ring && there_is(later, l); slot++, next_slot(later, a)) send_for(later, slot, w, a);
+    for (int slot = 0; slot < a.ring && there_is(later, l); slot++, next_slot(later, a, l)) send_for(later, slot, w, a);
     return later;
 }
 
@@ -65,7 +65,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         __syncwarp();
         if (there_is(later, l)) {
             send_for(later, t.slot, w, a);
-            next_slot(later, a);
+            next_slot(later, a, l);
         }
         advance(t, a);
 #pragma unroll
@@ -73,7 +73,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
 #pragma unroll
             for (int j = 0; j < 4; j++) all[g].v[j] = k.part ? all[g].v[j] + sum[g].v[j] : sum[g].v[j];
         const work done = k;
-        if (!next_slot(k, a)) continue;
+        if (!next_slot(k, a, l)) continue;
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)
             if (g == 0 || !few) put_sums(w, a, all[g], done, g);

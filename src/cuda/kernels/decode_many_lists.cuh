@@ -3,31 +3,41 @@
  * it to pass 2.
  *
  *   pair   token * top_k + slot.  A token that names an expert twice has one pair of it, the first, with the sum of the weights
- *   job    up to COLUMNS pairs of one expert, in their order; jobs are in the order of the experts */
+ *   job    up to COLUMNS pairs of one expert, in the order of tokens; jobs are in the order of the experts */
 #ifndef MOII_DECODE_MANY_LISTS_CUH
 #define MOII_DECODE_MANY_LISTS_CUH
 
 #include "decode_f16_pairs.cuh"
 #include "lane_scan.cuh"
 #include "ptx_sm90.cuh"
+#if PASS == 1 && HELD
+#include "route_groups.cuh"
+enum { COUNTED = HELD }; /* rooms */
+#else
+enum { COUNTED = 8 };    /* logits of a lane */
+#endif
 
 enum { WORKERS = PASS == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS, TEAMS = MANY_TEAMS, WARPS = PASS == 1 ? MANY_UP_WARPS : MANY_DOWN_WARPS };
 enum { THREADS = 32 * WARPS, COLUMNS = GROUPS * F16_MOST_TOKENS }; /* a.columns */
 
 #include "decode_f16_inputs.cuh"
 
-/* What a block does: items `first` to `end` - 1, an item is job * tiles + tile; they are of jobs `job` to `last` - 1. */
+/* What a block does of either half: items `first` to `end` - 1, an item is job * tiles + tile; they are of jobs `job` to `last` - 1. */
 typedef struct share { int first, end, job, last; } share;
+enum { HALVES = 2 };
 
 typedef struct lists {
     short *ids, *kept;     /* of pairs: as given, -1: none, where there are no logits; without repetitions */
-    int *count, *first;    /* of experts: pairs, and the first job; behind them the number of jobs */
-    share *own;            /* pass 1: `here`, until all threads have it */
+    unsigned int *tokens;  /* of experts, a bit for each token that has it: 32 tokens of all experts, then the next 32 */
+    int *first;            /* of experts: the first job; behind them the number of jobs */
+    share *own;            /* of each half */
+    int *gap;              /* from the first half's end to the second's first item: jobs, and tiles of a job */
+    int *done;             /* pass 1: of those who must be done with the first half */
     int *scratch;          /* a warp's 32 words */
     float *sums;           /* pass 1: free until items are added up */
     float *weights;        /* pass 1, from logits, in the place of ids: of one token's experts, for the warp that finds weights */
     int *job;              /* its expert, and its columns << 16; pass 2: of the block's jobs, and nothing above */
-    share here;
+    share here;            /* of the first half, in a register */
     int jobs, pairs;
 } lists;
 
@@ -35,28 +45,57 @@ MOII_FN lists lists_at(const moe_decode_f16_sm90_args &a, char *shared)
 {
     lists l;
     l.ids = (short *)(shared + a.at_ids), l.kept = (short *)(shared + a.at_kept), l.job = (int *)(shared + a.at_expert);
-    l.first = (int *)(shared + a.at_first), l.count = l.first + a.experts + 1;
-    l.scratch = (int *)(shared + a.at_scratch) + threadIdx.x / 32 * 32, l.own = (share *)(shared + a.at_share);
+    l.first = (int *)(shared + a.at_first), l.tokens = (unsigned int *)(shared + a.at_tokens);
+    l.scratch = (int *)(shared + a.at_scratch) + threadIdx.x / 32 * 32, l.own = (share *)(shared + a.at_share), l.gap = (int *)(l.own + HALVES), l.done = l.gap + 2;
     l.sums = (float *)(shared + a.at_sums), l.weights = (float *)(shared + a.at_weights);
     l.pairs = a.tokens * a.top_k;
     l.jobs = 0;
     return l;
 }
 
-/* Block b's first item is item floor(all * b / blocks): all lanes of a warp. */
-MOII_FN share share_of(int jobs, int tiles, int lane)
+/* Jobs go in two halves, of which each block has a share: pass 2 begins with the first half's while other blocks of pass 1 are at the second.  Where a half
+ * has fewer than four items for each block in either pass, all jobs are the first half's. */
+MOII_FN int first_half(int jobs, const moe_decode_f16_sm90_args &a)
 {
-    const unsigned int all = (unsigned int)jobs * (unsigned int)tiles, each = all / gridDim.x, block = blockIdx.x + (unsigned int)(lane & 1);
-    const int edge = (int)(each * block + (all - each * gridDim.x) * block / gridDim.x);
-    share s;
-    s.first = __shfl_sync(0xFFFFFFFFu, edge, 0), s.end = __shfl_sync(0xFFFFFFFFu, edge, 1);
-    const int job = (lane & 1 ? max(s.end - 1, s.first) : s.first) / tiles;
-    s.job = __shfl_sync(0xFFFFFFFFu, job, 0), s.last = __shfl_sync(0xFFFFFFFFu, job, 1) + (s.end > s.first);
-    return s;
+    const int half = jobs / 2, tiles = min(a.width / (F16_ROWS / 2), a.hidden / F16_ROWS);
+    return half * tiles < 4 * (int)gridDim.x ? jobs : half;
+}
+
+/* Of all items a block has neighbouring ones, and of the first half's likewise: all lanes of a warp.  Into own: either half's share, and what lies between
+ * them. */
+MOII_FN void share_out(int *own, int jobs, many_shares s, const moe_decode_f16_sm90_args &a, int lane)
+{
+    const int half = first_half(jobs, a) * s.tiles, all = lane & 2 ? jobs * s.tiles : half, block = (int)blockIdx.x + (lane & 1);
+    const float items = (float)(jobs * s.tiles), of = (float)block * s.even, lead = fminf(s.lead, MANY_UNEVEN * items) * of * (1 - of);
+    const float part = (float)all * of + (lane & 2 || half == jobs * s.tiles ? lead : lead * 0.5f);
+    const int edge = block == (int)gridDim.x ? all : (int)part, near = __shfl_sync(0xFFFFFFFFu, edge, lane & 1);
+    const int mine = lane & 2 ? half + edge - near : edge, other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
+    const int first = lane & 1 ? other : mine, end = lane & 1 ? mine : other;
+    const int job = (int)__umulhi((unsigned int)(lane & 1 ? max(end - 1, first) : first), s.inverse_tiles);
+    const int jobs_here = lane & 1 ? job + (end > first) : job, rest = mine - jobs_here * s.tiles, jobs_there = __shfl_down_sync(0xFFFFFFFFu, jobs_here, 1);
+    const int rest_there = __shfl_down_sync(0xFFFFFFFFu, rest, 1);
+    if (lane < 2 * HALVES) own[lane / 2 * 4 + lane % 2] = mine, own[lane / 2 * 4 + lane % 2 + 2] = jobs_here;
+    if (lane == 1) own[4 * HALVES] = jobs_there - jobs_here, own[4 * HALVES + 1] = rest_there - rest;
+    __syncwarp();
 }
 
 #if PASS == 1
-static_assert(WARPS * ROUTE_SCRATCH(HELD) * 4 <= MANY_UP_SUMS(HELD, COLUMNS), "room for sums is enough");
+static_assert(WARPS * ROUTE_SCRATCH(COUNTED) * 4 <= MANY_UP_SUMS(HELD, COLUMNS), "room for sums is enough");
+
+MOII_FN int expert_words(const moe_decode_f16_sm90_args &a) { return (a.experts + 3) & ~3; }
+
+/* Nobody has any: all threads. */
+MOII_FN void clear_tokens(const lists &l, const moe_decode_f16_sm90_args &a)
+{
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < a.token_words * expert_words(a); i += THREADS) l.tokens[i] = 0;
+}
+MOII_FN void has_expert(const lists &l, const moe_decode_f16_sm90_args &a, int pair, int id)
+{
+    const int token = token_of(a, pair);
+    l.kept[pair] = (short)id;
+    atomicOr(l.tokens + token / 32 * expert_words(a) + id, 1u << token % 32);
+}
 
 /* ids as given, and kept: all threads.  They are in device memory, and final. */
 MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a)
@@ -73,51 +112,92 @@ MOII_FN void take_ids(const lists &l, const moe_decode_f16_sm90_args &a)
         bool keeps = id >= 0;
 #pragma unroll 1
         for (int j = token_of(a, i) * a.top_k; j < i && keeps; j++) keeps = l.ids[j] != id;
-        l.kept[i] = (short)(keeps ? id : -1);
-        if (keeps) atomicAdd(l.count + id, 1);
+        if (keeps) has_expert(l, a, i, id);
+        else l.kept[i] = -1;
     }
     __syncthreads();
 }
 
-/* From logits, which are in device memory, and final: all warps, a token each, while the logits of their next ones come.  The first block leaves the
- * ids. */
+/* A routed pair's expert: the first block leaves it. */
+MOII_FN void keep_id(const lists &l, const moe_decode_f16_sm90_args &a, int pair, int id)
+{
+    has_expert(l, a, pair, id);
+    if (!blockIdx.x) a.ids_out[pair] = id;
+}
+
+/* From logits, which are in device memory, and final: all warps. */
 MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int warp, int lane)
 {
+    float *scratch = l.sums + warp * ROUTE_SCRATCH(COUNTED);
     const int per = (a.experts + 31) / 32;
-    route_logits next = route_read(a.logits + (long long)warp * a.experts, shape_of(a), HELD, warp < a.tokens ? per : 0, lane);
+#if HELD /* some tokens each */
+#pragma unroll 1
+    for (int first = warp * GROUP_TOKENS; first < a.tokens; first += WARPS * GROUP_TOKENS) {
+        const int number = lane / GROUP_LANES, slot = lane % GROUP_LANES;
+        unsigned int unsure = route_group(a.logits, first, a.tokens, shape_of(a), scratch, lane);
+        if (first + number < a.tokens && slot < a.top_k && !(unsure >> number & 1))
+            keep_id(l, a, (first + number) * a.top_k + slot, group_slot(scratch, number, slot));
+        __syncwarp();
+#pragma unroll 1
+        for (; __builtin_expect(unsure, 0); unsure &= unsure - 1) { /* seldom */
+            const int token = first + __ffs((int)unsure) - 1;
+            route_all(a.logits + (long long)token * a.experts, scratch, shape_of(a), per, lane);
+            route_by_p(scratch, shape_of(a), l.scratch, per, lane);
+            if (lane < a.top_k) keep_id(l, a, token * a.top_k + lane, l.scratch[lane]);
+            __syncwarp();
+        }
+    }
+#else /* one each, while the logits of their next ones come */
+    route_logits next = route_read(a.logits + (long long)warp * a.experts, shape_of(a), COUNTED, warp < a.tokens ? per : 0, lane);
 #pragma unroll 1
     for (int token = warp; token < a.tokens; token += WARPS) {
         const float *logits = a.logits + (long long)token * a.experts;
         const route_logits here = next;
-        next = route_read(logits + WARPS * a.experts, shape_of(a), HELD, token + WARPS < a.tokens ? per : 0, lane);
-        route_ids(here, logits, shape_of(a), l.scratch, l.sums + warp * ROUTE_SCRATCH(HELD), HELD, per, lane);
+        next = route_read(logits + WARPS * a.experts, shape_of(a), COUNTED, token + WARPS < a.tokens ? per : 0, lane);
+        route_ids(here, logits, shape_of(a), l.scratch, scratch, COUNTED, per, lane);
         __syncwarp();
-        if (lane < a.top_k) {
-            const int id = l.scratch[lane];
-            l.kept[token * a.top_k + lane] = (short)id;
-            atomicAdd(l.count + id, 1);
-            if (!blockIdx.x) a.ids_out[token * a.top_k + lane] = id;
-        }
+        if (lane < a.top_k) keep_id(l, a, token * a.top_k + lane, l.scratch[lane]);
         __syncwarp();
     }
+#endif
     __syncthreads();
 }
 
-/* One warp. */
+/* One warp, four experts a lane at a time. */
 MOII_FN void list_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
     int jobs = 0;
 #pragma unroll 1
-    for (int base = 0; base < a.experts; base += 32) {
-        const int e = base + lane, pairs = e < a.experts ? l.count[e] : 0, mine = (pairs + a.columns - 1) / a.columns;
-        const int until = lane_scan(mine, lane), first = jobs + until - mine;
-        if (e < a.experts) l.first[e] = first;
+    for (int base = 0; base < a.experts; base += 128) {
+        const int e = base + lane * 4;
+        int pairs[4] = { 0, 0, 0, 0 }, mine = 0;
 #pragma unroll 1
-        for (int i = 0; i < mine; i++) l.job[first + i] = e | min(pairs - i * a.columns, a.columns) << 16;
+        for (int i = 0; i < a.token_words && e < a.experts; i++) {
+            const uint4 v = *(const uint4 *)(l.tokens + i * expert_words(a) + e);
+            pairs[0] += __popc(v.x), pairs[1] += __popc(v.y), pairs[2] += __popc(v.z), pairs[3] += __popc(v.w);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) mine += (pairs[i] + COLUMNS - 1) / COLUMNS;
+        const int until = lane_scan(mine, lane);
+        int job = jobs + until - mine;
+        bool more = false;
+#pragma unroll
+        for (int i = 0, at = job; i < 4; i++) {
+            if (e + i < a.experts) l.first[e + i] = at;
+            if (pairs[i]) l.job[at] = (e + i) | min(pairs[i], (int)COLUMNS) << 16;
+            at += (pairs[i] + COLUMNS - 1) / COLUMNS, more = more || pairs[i] > COLUMNS;
+        }
+        if (__any_sync(0xFFFFFFFFu, more))
+#pragma unroll 1
+            for (int i = 0; i < 4; i++) {
+                const int all = i == 0 ? pairs[0] : i == 1 ? pairs[1] : i == 2 ? pairs[2] : pairs[3];
+#pragma unroll 1
+                for (int left = all; left > 0; left -= COLUMNS, job++) l.job[job] = (e + i) | min(left, (int)COLUMNS) << 16;
+            }
         jobs += __shfl_sync(0xFFFFFFFFu, until, 31);
     }
-    const share here = share_of(jobs, a.tiles, lane);
-    if (lane == 0) *l.own = here, l.first[a.experts] = jobs;
+    share_out((int *)l.own, jobs, a.shares, a, lane);
+    if (lane == 0) l.first[a.experts] = jobs, *l.done = 0;
 }
 
 /* All threads. */
@@ -130,45 +210,47 @@ MOII_FN void make_lists(lists &l, const moe_decode_f16_sm90_args &a, int warp, i
     l.jobs = l.first[a.experts], l.here = *l.own;
 }
 
-/* A job's pairs, as many words as it has columns: one warp, 8 pairs a lane. */
-MOII_FN void find_pairs(const lists &l, const moe_decode_f16_sm90_args &a, int job, int *to, int lane)
+/* A job's tokens, as many words as it has columns: one warp. */
+MOII_FN void find_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int job, int *to, int lane)
 {
-    const unsigned int expert = (unsigned int)l.job[job] & 0xFFFFu, lower = (1u << lane) - 1u;
-    int place = (l.first[expert] - job) * COLUMNS; /* of the next pair among the job's */
+    const int expert = l.job[job] & 0xFFFF;
+    int place = (l.first[expert] - job) * COLUMNS; /* of the next one among the job's */
     __syncwarp();
 #pragma unroll 1
-    for (int base = 0; base < l.pairs && place < COLUMNS; base += 256) {
-        const int pair = base + lane * 8;
-        const uint4 ids = pair < l.pairs ? *(const uint4 *)(l.kept + pair) : make_uint4(~0u, ~0u, ~0u, ~0u);
-        const unsigned int word[4] = { ids.x, ids.y, ids.z, ids.w };
-        unsigned int here = 0;
-#pragma unroll
-        for (int i = 0; i < 8; i++) here |= (unsigned int)((word[i / 2] >> i % 2 * 16 & 0xFFFFu) == expert && pair + i < l.pairs) << i;
-        int at = place;
-#pragma unroll
-        for (int bit = 0; bit < 4; bit++) { /* a lane has up to 8 */
-            const unsigned int lanes = __ballot_sync(0xFFFFFFFFu, __popc(here) >> bit & 1);
-            at += __popc(lanes & lower) << bit, place += __popc(lanes) << bit;
-        }
-#pragma unroll 1
-        for (; here; here &= here - 1u, at++)
-            if (at >= 0 && at < COLUMNS) to[at] = pair + __ffs((int)here) - 1;
+    for (int i = 0; i < a.token_words; i++) {
+        const unsigned int tokens = l.tokens[i * expert_words(a) + expert];
+        const int at = place + __popc(tokens & ((1u << lane) - 1u));
+        if (tokens >> lane & 1 && at >= 0 && at < COLUMNS) to[at] = i * 32 + lane;
+        place += __popc(tokens);
     }
     __syncwarp();
+}
+
+/* The pair of a token and an expert that it has. */
+MOII_FN int pair_with(const lists &l, const moe_decode_f16_sm90_args &a, int token, int expert)
+{
+    int pair = token * a.top_k;
+#pragma unroll 1
+    while (l.kept[pair] != expert) pair++;
+    return pair;
 }
 
 /* For pass 2, before it starts: jobs go round the blocks; each leaves what the block of its number is to do there: one warp. */
 MOII_FN void leave_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
-    const share there = share_of(l.jobs, a.hidden / F16_ROWS, lane);
-    if (lane == 0) ((share *)a.shares_left)[2 * blockIdx.x] = there;
-    if (lane < MANY_SHARE_JOBS && there.job + lane < there.last) a.shares_left[8 * blockIdx.x + 4 + lane] = l.job[there.job + lane];
+    int *left = a.shares_left + MANY_SHARE_WORDS * blockIdx.x;
+    const int half = lane / MANY_SHARE_JOBS % HALVES, *of = l.scratch + 4 * half;
+    share_out(l.scratch, l.jobs, a.down_shares, a, lane);
+    if (lane < 4 * HALVES + 2) left[lane] = l.scratch[lane];
+    const int job = of[2] + lane % MANY_SHARE_JOBS;
+    if (lane < HALVES * MANY_SHARE_JOBS && job < of[3]) left[MANY_SHARE_FIRST + lane] = l.job[job];
+    __syncwarp();
 #pragma unroll 1
     for (int job = (int)blockIdx.x; job < l.jobs; job += (int)gridDim.x) {
         const int word = l.job[job];
-        find_pairs(l, a, job, l.scratch, lane);
+        find_tokens(l, a, job, l.scratch, lane);
         if (lane == 0) a.jobs_left[job] = word;
-        if (lane < COLUMNS) a.pairs_left[job * COLUMNS + lane] = (short)(lane < word >> 16 ? l.scratch[lane] : -1);
+        if (lane < COLUMNS) a.pairs_left[job * COLUMNS + lane] = (short)(lane < word >> 16 ? pair_with(l, a, l.scratch[lane], word & 0xFFFF) : -1);
     }
 }
 
@@ -185,22 +267,31 @@ MOII_FN void leave_weights(const lists &l, const moe_decode_f16_sm90_args &a, in
     }
 }
 #else
-/* Of what pass 1 left before this grid started, the block's: all threads.  The jobs first, for weights are sent for by them, and most blocks have few. */
+/* Of what pass 1 left before this grid started, the block's: all threads.  The jobs first, for weights are sent for by them, and most blocks have few.
+ * The fence is for the first half's u: exponents are copied by way of L1. */
 MOII_FN void take_jobs(lists &l, const moe_decode_f16_sm90_args &a)
 {
-    const int4 here = __ldcg((const int4 *)a.shares_left + 2 * blockIdx.x), words = __ldcg((const int4 *)a.shares_left + 2 * blockIdx.x + 1);
-    const int i = (int)threadIdx.x;
+    const int4 *left = (const int4 *)(a.shares_left + MANY_SHARE_WORDS * blockIdx.x);
+    const int half = (int)threadIdx.x / 32 % HALVES, i = (int)threadIdx.x % 32 + (int)threadIdx.x / (32 * HALVES) * 32;
+    const int4 here = __ldcg(left), mine = __ldcg(left + half);
+    const int word = i < MANY_SHARE_JOBS ? __ldcg((const int *)left + MANY_SHARE_FIRST + half * MANY_SHARE_JOBS + i) : 0;
+    const uint2 gap = __ldcg((const uint2 *)(left + HALVES));
     l.here.first = here.x, l.here.end = here.y, l.here.job = here.z, l.here.last = here.w;
-    if (i < MANY_SHARE_JOBS && here.z + i < here.w) l.job[here.z + i] = i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
+    if (i == 0) *(int4 *)(l.own + half) = mine, *(uint2 *)l.gap = gap;
+    if ((int)threadIdx.x == THREADS - 1) __threadfence();
+    if (i < MANY_SHARE_JOBS && mine.z + i < mine.w) l.job[mine.z + i] = word;
 #pragma unroll 1
-    for (int job = here.z + MANY_SHARE_JOBS + i; job < here.w; job += THREADS) l.job[job] = __ldcg(a.jobs_left + job);
+    for (int job = mine.z + MANY_SHARE_JOBS + i; job < mine.w; job += 32 * (WARPS / HALVES)) l.job[job] = __ldcg(a.jobs_left + job);
     __syncthreads();
 }
 MOII_FN void take_pairs(const lists &l, const moe_decode_f16_sm90_args &a, char *shared)
 {
     int *columns = (int *)(shared + a.at_column);
 #pragma unroll 1
-    for (int i = l.here.job * COLUMNS / 2 + (int)threadIdx.x; i < l.here.last * COLUMNS / 2; i += THREADS) columns[i] = __ldcg((const int *)a.pairs_left + i);
+    for (int half = 0; half < HALVES; half++)
+#pragma unroll 1
+        for (int i = l.own[half].job * COLUMNS / 2 + (int)threadIdx.x; i < l.own[half].last * COLUMNS / 2; i += THREADS)
+            columns[i] = __ldcg((const int *)a.pairs_left + i);
 }
 #endif
 

@@ -85,7 +85,7 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 88 : 120) moe_decode_f16_sm90
     l.jobs = l.first[a.experts];
     const to_send later = send_first(w, a, l);
     make_lists(l, a, w.warp, w.lane);
-    multiply(w, a, l, later);
+    multiply(w, a, l, later, left.weight);
     if (threadIdx.x == 0) grid_wait(); /* pass 1 has ended when this grid has */
 #endif
 }

@@ -17,10 +17,18 @@ enum { F16_X_LINES = 2 }; /* lines of x that a worker of pass 1 has in registers
 /* More tokens, or of larger layers (moe_decode_many_sm90.cu): a job is up to 8 or 16 tokens of one expert.  One warp brings columns. */
 enum { MANY_TEAMS = 3, MANY_UP_WORKERS = MANY_TEAMS * F16_TEAM, MANY_UP_WARPS = MANY_UP_WORKERS + MANY_TEAMS + 1 };
 enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 4, MANY_TOKENS = 128, MANY_GROUPS_FROM = 64 };
-enum { MANY_SHARE_JOBS = 4 };
+enum { MANY_SHARE_JOBS = 3, MANY_SHARE_FIRST = 10, MANY_SHARE_WORDS = 16 };
 #define MANY_UP_SUMS(held, columns) ((held) == 4 || (columns) > F16_MOST_TOKENS ? 2 * MANY_UP_WORKERS * 64 * (columns) : 16384)
 /* Bytes of a line of 8 columns in shared memory: FP16, then factors; u's exponents are there first. */
 #define MANY_LINE(pass) (256 * F16_MOST_TOKENS + ((pass) == 1 ? 32 : 128))
+
+/* How blocks share items: part x of the blocks, the first ones, has items * x + min(lead, MANY_UNEVEN * items) * x * (1 - x) of them. */
+#define MANY_UNEVEN 0.4f
+typedef struct many_shares {
+    int tiles;                  /* items of a job */
+    unsigned int inverse_tiles; /* i / tiles is i * this >> 32 */
+    float even, lead;           /* 1 / blocks; all blocks together, were each as far ahead as the first one */
+} many_shares;
 
 typedef struct moe_decode_f16_sm90_args {
     product_map map;            /* of the weights */
@@ -56,12 +64,14 @@ typedef struct moe_decode_f16_sm90_args {
     int at_scales, at_columns, at_sums, at_barriers, at_ids, at_weights, at_first, at_expert, at_column, at_job;
     int *jobs_left;             /* by pass 1 for pass 2, of each job its expert, and their number at most_jobs; more tokens: columns << 16 with it, no number */
     /* more tokens alone */
-    int *shares_left;           /* of each block of pass 2 what it does (decode_many_lists.cuh), and its first jobs' words: 8 */
+    int *shares_left;           /* of each block of pass 2 what it does of either half (decode_many_lists.cuh), and their first jobs' words */
     short *pairs_left;          /* [job, columns]: pairs, -1 behind them */
     float *sums;                /* [pair, hidden]: by pass 2 for pass 3 */
     int buffers;                /* jobs whose columns have room */
     int likely;                 /* pass 1: slots of each worker that are asked for before jobs are known */
-    int at_kept, at_scratch, at_share;
+    many_shares shares, down_shares; /* of pass 1's blocks, and pass 2's */
+    int token_words;            /* 32 tokens each */
+    int at_kept, at_scratch, at_share, at_tokens;
 } moe_decode_f16_sm90_args;
 
 #endif

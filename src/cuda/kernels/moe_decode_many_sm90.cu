@@ -3,7 +3,8 @@
  * moe_decode_many_sm90: one pass of moi_moe_decode_run for MXFP8 weights, as moe_decode_f16_sm90 and with its bits, for up to MANY_TOKENS tokens.
  *
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: down . u for each pair; 3: y = sum of weight * that.  E5M2: 1 where weights are E5M2, else E4M3
- *             HELD: pass 1: logits of a lane, 4 or 8: of up to 32 * HELD experts.  GROUPS: passes 1 and 2: columns of a job, 8 each, 1 or 2
+ *             HELD: pass 1: from logits of up to 32 * HELD experts, 4 or 8, with up to 8 slots; 0: of up to 256, with more.  GROUPS: passes 1 and 2: columns
+ *             of a job, 8 each, 1 or 2
  *   grid      passes 1 and 2: multiprocessors; pass 3: as many, or some for each
  *   job       up to GROUPS * 8 tokens of one expert: the columns of a product (decode_many_lists.cuh)
  *   item      16 rows of a job's expert.  Pass 1: 8 rows of gate and the same 8 of up; pass 2: 16 outputs.  A block has neighbouring ones
@@ -50,8 +51,7 @@ extern "C" __global__ void __launch_bounds__(BOUND, 1) moe_decode_many_sm90(cons
     if (threadIdx.x == 0) map_prefetch(&a.map);
     make_barriers(w, a);
 #if PASS == 1
-#pragma unroll 1
-    for (int e = (int)threadIdx.x; e < a.experts; e += THREADS) l.count[e] = 0;
+    clear_tokens(l, a);
     ask_for_inputs(a);
     if (w.warp < WORKERS && a.tokens * a.top_k >= a.experts) fetch_likely(w, a, l);
     __syncthreads();
@@ -64,17 +64,13 @@ extern "C" __global__ void __launch_bounds__(BOUND, 1) moe_decode_many_sm90(cons
     held_columns h = first_columns(a, l);
     const bool any = h.job < l.here.last;
     work first = {}, later = {};
-#if PASS == 1
     if (any) copy_lines(h, w.warp, WARPS, w, a, l); /* before weights, which would stand before them */
-#endif
     if (w.warp < WORKERS) {
         first = first_work(w, a, l);
         later = send_first(first, w, a, l);
     }
 #if PASS == 2
     take_pairs(l, a, memory);
-    grid_wait();
-    if (any) copy_lines(h, w.warp, WARPS, w, a, l);
 #endif
     if (any) keep_lines(h, w.warp, WARPS, w, a, l);
     __syncthreads();
@@ -91,5 +87,8 @@ extern "C" __global__ void __launch_bounds__(BOUND, 1) moe_decode_many_sm90(cons
     leave_lists(w, a, l);
 #endif
     bring_others(h, w, a, l);
+#if PASS == 2
+    grid_wait(); /* pass 1 has ended when this grid has */
+#endif
 #endif
 }
