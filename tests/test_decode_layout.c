@@ -26,8 +26,8 @@ static int scratch_of(const moe_decode_f16_sm90_args *a) { return a->experts <= 
 
 static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens, int end)
 {
-    int pairs = tokens * a->top_k, slots = (pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS) * a->ring, lines = pass == 1 ? F16_UP_LINES : F16_DOWN_LINES;
-    int up_sums = larger(2 * F16_UP_WORKERS * 512, (F16_UP_WORKERS + 1) * scratch_of(a));
+    int pairs = tokens * a->top_k, slots = (pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS) * a->ring;
+    int lines = pass == 1 ? F16_UP_LINES : moii_decode_f16_lines(a), up_sums = larger(2 * F16_UP_WORKERS * 512, (F16_UP_WORKERS + 1) * scratch_of(a));
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
         { a->at_scales, slots * F16_ROWS * lines * 4, 4 },
@@ -47,7 +47,7 @@ static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens
 
 static void check_cut(const moe_decode_f16_sm90_args *a, int pass)
 {
-    assert_true(a->slot_lines >= 1 && a->slot_lines <= (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES));
+    assert_true(a->slot_lines >= 1 && a->slot_lines <= (pass == 1 ? F16_UP_LINES : moii_decode_f16_lines(a)) && moii_decode_f16_lines(a) <= F16_DOWN_LINES);
     assert_true(a->parts * a->slot_lines >= a->lines && (a->parts - 1) * a->slot_lines < a->lines);
     assert_int_equal(a->slot_bytes, a->slot_lines * F16_LINE_BYTES);
     for (int pair = 0; pair < F16_MOST_TOKENS * a->top_k; pair++) assert_int_equal((unsigned)pair * a->inverse_top_k >> 16, pair / a->top_k);
@@ -127,7 +127,7 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int t
 {
     bool up = pass == 1;
     int pairs = tokens * a->top_k, slots = (up ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
-    int up_sums = larger(MANY_UP_WORKERS * 2 * (a->columns / 8) * 512, MANY_UP_WARPS * scratch_of(a));
+    int scratch = a->top_k > 8 ? 256 * 4 : scratch_of(a), up_sums = larger(MANY_UP_WORKERS * 2 * (a->columns / 8) * 512, MANY_UP_WARPS * scratch);
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
         { a->at_scales, slots * F16_ROWS * 4 * (up ? F16_UP_LINES : F16_DOWN_LINES), 4 },
@@ -135,11 +135,12 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int t
         { a->at_barriers, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 8 },
         { a->at_expert, a->most_jobs * 4, 4 },
         { up ? a->at_sums : a->at_column, up ? up_sums : a->most_jobs * a->columns * 2, 16 },
-        { up ? a->at_ids : end, up ? larger(pairs * 2, a->experts <= 256 ? a->experts * 4 : 1024) : 0, 4 },
-        { up ? a->at_kept : end, up ? pairs * 2 : 0, 2 },
-        { up ? a->at_first : end, up ? (2 * a->experts + 1) * 4 : 0, 4 },
-        { up ? a->at_scratch : end, up ? MANY_UP_WARPS * 32 * 4 : 0, 4 },
-        { up ? a->at_share : end, up ? 16 : 0, 16 },
+        { up ? a->at_ids : a->at_share, up ? larger(pairs * 2, a->experts <= 256 ? a->experts * 4 : 1024) : 0, 4 },
+        { up ? a->at_kept : a->at_share, up ? pairs * 2 : 0, 2 },
+        { up ? a->at_first : a->at_share, up ? (a->experts + 1) * 4 : 0, 4 },
+        { up ? a->at_tokens : a->at_share, up ? (tokens + 31) / 32 * ((a->experts + 3) / 4 * 4) * 4 : 0, 16 },
+        { up ? a->at_scratch : a->at_share, up ? MANY_UP_WARPS * 32 * 4 : 0, 4 },
+        { a->at_share, 2 * 16 + 2 * 4 + 4, 16 },
         { end, 0, 1 },
     };
     check_order(places, sizeof places / sizeof *places);

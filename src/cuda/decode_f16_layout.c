@@ -7,6 +7,8 @@
 
 int moii_decode_held(int64_t experts) { return experts <= 128 ? 4 : 8; }
 
+int moii_decode_f16_lines(const moe_decode_f16_sm90_args *down) { return down->slot_lines > 2 ? F16_DOWN_LINES : 2; }
+
 int moii_decode_take(int *at, int64_t bytes, int align)
 {
     int here = *at = (int)moii_round_up(*at, align);
@@ -20,7 +22,7 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     int64_t pairs = tokens * a->top_k;
     int workers = pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, at = workers * a->ring * a->slot_bytes;
     a->most_jobs = (int)moii_min(pairs, a->experts);
-    a->at_scales = moii_decode_take(&at, workers * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), 16);
+    a->at_scales = moii_decode_take(&at, workers * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : moii_decode_f16_lines(a)), 16);
     a->at_columns = moii_decode_take(&at, pass == 1 ? a->lines * (256 * a->columns + 32) : 0, 16);
     a->at_sums = moii_decode_take(&at, pass == 1 ? F16_UP_SUMS(moii_decode_held(a->experts)) : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16);
     a->at_barriers = moii_decode_take(&at, 8 * workers * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
@@ -73,7 +75,7 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
 /* One multiprocessor's shared memory, less what each block costs: room for a block of either pass, so that passes overlap; at most so much of it is
  * pass 2's.  Two blocks of pass 1 must not fit, or where pass 2 has fewer blocks than there are multiprocessors, some have two of the next layer's pass 1
  * and others none. */
-enum { TOGETHER = 226 << 10, DOWN = 112 << 10, ALONE = 114 << 10 };
+enum { TOGETHER = 226 << 10, DOWN = 112 << 10, DOWN_OF_TWO = 84 << 10, ALONE = 114 << 10 };
 
 /* Pass 2 is let in when so many bytes of each block's weights are left in pass 1: earlier, it is in its way.  But where units of pass 2 have so few bytes
  * that it takes longer than they, at once.  All of this is measured: docs/notes/warp-decode.md. */
@@ -100,12 +102,13 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, m
     moii_decode_cut(d, tokens, sms, args, launch);
     args[1].block_tiles = (int)moii_ceil_div(args[1].tiles, launch[1].grid[0]);
     args[1].inverse_units = (1u << 20) / (unsigned int)(args[1].block_tiles * args[1].parts) + 1;
-    launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, DOWN);
+    const int most_down = moii_decode_f16_lines(&args[1]) == 2 ? DOWN_OF_TWO : DOWN; /* of lines of a slot: two slots of each worker are best */
+    launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, most_down);
     launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
     if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;
     args[0].late_turns = late_turns(&args[0], &args[1], tokens, sms, launch[1].grid[0]);
     /* where registers do not hold all of x, no weights are sent for before it is kept: the rest would stand behind them */
     args[0].known_jobs = args[0].lines <= F16_X_LINES * F16_UP_WORKERS ? (int)d->top_k : 0;
     args[1].first_slots = first_slots(&args[1]);
-    return launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER && launch[1].shared_bytes <= DOWN;
+    return launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER && launch[1].shared_bytes <= most_down;
 }

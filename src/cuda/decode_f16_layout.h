@@ -19,6 +19,9 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
 /* Experts of a lane where a pass routes for itself: HELD. */
 int moii_decode_held(int64_t experts);
 
+/* Lines that a slot of pass 2 has room for: LINES. */
+int moii_decode_f16_lines(const moe_decode_f16_sm90_args *down);
+
 /* Reserves shared memory: where it begins; *at: its end. */
 int moii_decode_take(int *at, int64_t bytes, int align);
 

@@ -13,12 +13,12 @@
 #include "gpu.h"
 #include "route_plain.h"
 
-static void defines_for(int pass, bool e5m2, int held, char defines[MOII_DEFINES])
+static void defines_for(int pass, bool e5m2, int held, int lines, char defines[MOII_DEFINES])
 {
     if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 E5M2=%d HELD=%d", e5m2, held);
-    else snprintf(defines, MOII_DEFINES, "PASS=2 E5M2=%d", e5m2);
+    else snprintf(defines, MOII_DEFINES, "PASS=2 E5M2=%d LINES=%d", e5m2, lines);
 }
-static void variant(int i, char defines[MOII_DEFINES]) { defines_for(i < 4 ? 1 : 2, i % 2, i / 2 ? 8 : 4, defines); }
+static void variant(int i, char defines[MOII_DEFINES]) { defines_for(i < 4 ? 1 : 2, i % 2, i / 2 ? 8 : 4, 2 + i / 2 % 2, defines); }
 
 static void many_defines_for(int pass, bool e5m2, int held, int groups, char defines[MOII_DEFINES])
 {
@@ -32,7 +32,7 @@ static void many_variant(int i, char defines[MOII_DEFINES])
     many_defines_for(i < 12 ? 1 : i < 16 ? 2 : 3, i % 2, held[i / 4 % 3], i / 2 % 2 + 1, defines);
 }
 
-static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = 6, .variant = variant };
+static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = 8, .variant = variant };
 static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = 17, .variant = many_variant };
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
@@ -98,7 +98,7 @@ static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu
     for (int pass = 0; pass < l->passes; pass++) {
         char defines[MOII_DEFINES];
         if (many) many_defines_for(pass + 1, d->weights.elem == MOI_E5M2, moii_decode_many_held(d->experts, d->top_k), groups, defines);
-        else defines_for(pass + 1, d->weights.elem == MOI_E5M2, moii_decode_held(d->experts), defines);
+        else defines_for(pass + 1, d->weights.elem == MOI_E5M2, moii_decode_held(d->experts), moii_decode_f16_lines(&l->args[1]), defines);
         l->kernel[pass] = needs(s, many ? &many_kernel : &kernel, defines, l->launch[pass].shared_bytes);
     }
     s->sizes++;

@@ -45,7 +45,11 @@ MOII_FN unsigned int slot_at(const worker &w, const moe_decode_f16_sm90_args &a,
     return w.shared + (w.warp * a.ring + slot) * a.slot_bytes;
 }
 
-enum { SLOT_LINES = PASS == 1 ? F16_UP_LINES : F16_DOWN_LINES };
+#if PASS == 1
+enum { SLOT_LINES = F16_UP_LINES };
+#else
+enum { SLOT_LINES = LINES };
+#endif
 
 /* A slot's scales lie beside it, a word for each row and line, and come with it: behind each lane's own copies and arrival at its barrier. */
 enum { SCALE_WORDS = F16_ROWS * SLOT_LINES };

@@ -13,6 +13,7 @@
  *   launch    pass 1 waits for the grid before it, leaves jobs and lets pass 2 start, which sends for weights, then waits for pass 1's end.  Pass 3 is
  *             there beside pass 2 and lets the next layer's pass 1 start, block by block as those of pass 2 end */
 #define MANY 1
+#define LINES F16_DOWN_LINES
 #include "moe_decode_f16_sm90_args.h"
 #include "own_warp.cuh"
 #include "silu.h"
