@@ -45,7 +45,8 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int share
 
 /* Up to 8 columns a job there is room for a block of pass 3 beside one of pass 2 and of the next layer's pass 1, which then starts early: a block's own
  * shared memory is enough; registers are bounded in the kernel.  With more columns registers leave no room, and pass 3 has more blocks.
- * What is likely to be read is asked for early where there is time for it.  Both measured: docs/notes/warp-decode.md. */
+ * What is likely to be read is asked for early where there is time for it.  Pass 2's blocks start in their order, as those of pass 1 end: the first one has so
+ * many bytes of weights more than the mean, the last one so many less.  All measured: docs/notes/warp-decode.md. */
 enum { BLOCK_BYTES = 1 << 10, LEAD_BYTES = 280 << 10, SUM_BLOCKS = 4, LIKELY_BYTES = 192 << 10 };
 
 static many_shares shares_of(int tiles, int blocks, int lead)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * moe_decode_f16_sm90.c: launches moe_decode_f16_sm90.cu twice: gate and up, then down; for more than 8 tokens, and for fewer of large layers,
- * moe_decode_many_sm90.cu three times: the same, then the sum of each token's slots; before them route_plain.cu, if many tokens come with logits. */
+ * moe_decode_many_sm90.cu three times: the same, then the sum of each token's slots; before them route_plain.cu, if logits are of many experts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 
 /* Launches for batches up to 1, 2, 4, ... MANY_TOKENS tokens. */
 enum { SIZES = 8, KERNELS = 7 };
-enum { ROUTED_IN_PASS = MANY_GROUPS_FROM }; /* tokens: a launch would keep pass 1 from starting early, which it does not with more */
+enum { ROUTED_IN_PASS = MANY_TOKENS }; /* tokens: faster than a launch for them */
 typedef struct launches {
     int tokens;
     moe_decode_f16_sm90_args args[2]; /* but for the operands */

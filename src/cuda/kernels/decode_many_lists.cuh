@@ -46,7 +46,8 @@ MOII_FN lists lists_at(const moe_decode_f16_sm90_args &a, char *shared)
     lists l;
     l.ids = (short *)(shared + a.at_ids), l.kept = (short *)(shared + a.at_kept), l.job = (int *)(shared + a.at_expert);
     l.first = (int *)(shared + a.at_first), l.tokens = (unsigned int *)(shared + a.at_tokens);
-    l.scratch = (int *)(shared + a.at_scratch) + threadIdx.x / 32 * 32, l.own = (share *)(shared + a.at_share), l.gap = (int *)(l.own + HALVES), l.done = l.gap + 2;
+    l.scratch = (int *)(shared + a.at_scratch) + threadIdx.x / 32 * 32;
+    l.own = (share *)(shared + a.at_share), l.gap = (int *)(l.own + HALVES), l.done = l.gap + 2;
     l.sums = (float *)(shared + a.at_sums), l.weights = (float *)(shared + a.at_weights);
     l.pairs = a.tokens * a.top_k;
     l.jobs = 0;

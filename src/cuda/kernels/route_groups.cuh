@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * route_groups.cuh: the best experts, up to 8, of some tokens by one warp: four of up to 128 experts, or two of up to 256.  The ids are those of route_ids.cuh.
+ * route_groups.cuh: the best experts, up to 8, of some tokens by one warp: of four tokens with up to 128 experts, or two with up to 256.  The ids are those
+ * of route_ids.cuh.
  *
  *   HELD     4: a token has 8 lanes, 8: 16 lanes
  *   a lane   has 16 logits of its token, of experts 4 * lanes * i + 4 * lane + j
- *   eighth   the eighth best value comes of values alone: each lane sorts its own in two eights, and the best eight of two sorted eights are the greater ones of
- *            one and the other turned round
+ *   eighth   the eighth best value comes of values alone: each lane sorts its own in two eights, and the best eight of two sorted eights are the greater ones
+ *            of one and the other turned round
  *   slots    what is not below that, or by less than twice ROUTE_APART, is a candidate; each candidate counts those before it, of equal ones the lower experts
  *
  * There are branches only where all lanes take them: others cost more than what they would leave out. */
@@ -146,8 +147,8 @@ MOII_FN bool group_slots(const float v[GROUP_HELD], int top_k, float *scratch, i
     return all <= GROUP_CANDIDATES && gap >= moii_bits_of(ROUTE_APART) - 1u && most < ROUTE_LARGEST && eighth >= fmaxf(most - 60.0f, -ROUTE_LARGEST);
 }
 
-/* Slots of tokens `first` and on, GROUP_TOKENS or fewer: group_slot.  scratch: ROUTE_SCRATCH words, 16-byte aligned.  Bits of those tokens whose are not sure: the
- * caller asks p. */
+/* Slots of tokens `first` and on, GROUP_TOKENS or fewer: group_slot.  scratch: ROUTE_SCRATCH words, 16-byte aligned.  Bits of those tokens whose are not
+ * sure: the caller asks p. */
 MOII_FN unsigned int route_group(const float *logits, int first, int tokens, route_shape s, float *scratch, int lane)
 {
     float v[GROUP_HELD];
