@@ -15,6 +15,7 @@ emulated test_quantize 97 0/1
 emulated test_quantize_equal 31 0/1
 emulated test_quantize_rows 97 0/1
 (EMU_MULTIPROCESSORS=1; export EMU_MULTIPROCESSORS; emulated test_swiglu 14 0/1) || exit 1 # a few rows are work for many rounds of blocks there
+(EMU_MULTIPROCESSORS=132; export EMU_MULTIPROCESSORS; emulated test_decode 97 0/1) || exit 1 # blocks that have nothing to do
 emulated test_dequantize 1 0/1
 emulated test_tensor_products 1 3/997
 emulated test_tensor_products 1 34/997 # BF16 in clusters among its products

@@ -43,9 +43,10 @@ MOII_FN void next_item(work &k, const moe_decode_f16_sm90_args &a, const lists &
 /* The room of a job, and whether it has been seen full. */
 typedef struct held_columns { int job, room; unsigned int phase; bool taken; } held_columns;
 
+/* Where a block has nothing to do, behind the last job. */
 MOII_FN held_columns first_columns(const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    const held_columns h = { l.here.job, 0, 0, false };
+    const held_columns h = { l.here.job < l.here.last ? l.here.job : l.own[1].job, 0, 0, false };
     return h;
 }
 /* Behind the last job, of either half: the same number as where there is no second half. */
