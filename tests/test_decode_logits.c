@@ -105,7 +105,11 @@ static problem case_of(moit_rng *rng, int i)
 }
 
 enum { CASES = 160 };
-static bool picked(int i) { return moit_picked((uint64_t)i) && (moit_gpu() || i % 4 == 1); }
+static bool picked(int i)
+{
+    int parts, part = moit_part(&parts);
+    return moit_picked((uint64_t)i) && i % parts == part && (moit_gpu() || i % 4 == 1);
+}
 
 /* One row, all ways. */
 static bool check_case(const char *row, const char *route_row, const problem *p, const float *logits, bool renormalize)
