@@ -142,7 +142,7 @@ MOII_FN bool group_slots(const float v[GROUP_HELD], int top_k, float *scratch, i
                 most = fmaxf(most, other[j]);
             }
         }
-        if (i < all && slot < top_k) slots[slot] = expert;
+        if (i < all && all <= GROUP_CANDIDATES && slot < top_k) slots[slot] = expert; /* of too many none is there */
     }
     return all <= GROUP_CANDIDATES && gap >= moii_bits_of(ROUTE_APART) - 1u && most < ROUTE_LARGEST && eighth >= fmaxf(most - 60.0f, -ROUTE_LARGEST);
 }
