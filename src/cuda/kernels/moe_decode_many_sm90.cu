@@ -10,8 +10,10 @@
  *   item      16 rows of a job's expert.  Pass 1: 8 rows of gate and the same 8 of up; pass 2: 16 outputs.  A block has neighbouring ones
  *             (decode_many_rooms.cuh), so that weights come from memory once, and columns once or twice into each block
  *   bits      sums are cut by the shape alone, as for fewer tokens: nothing depends on the batch
- *   launch    pass 1 waits for the grid before it, leaves jobs and lets pass 2 start, which sends for weights, then waits for pass 1's end.  Pass 3 is
- *             there beside pass 2 and lets the next layer's pass 1 start, block by block as those of pass 2 end */
+ *   halves    jobs go in two halves, and a block has a share of each (decode_many_lists.cuh)
+ *   launch    pass 1 waits for the grid before it, leaves jobs, and lets pass 2 start when each block is done with the first half.  Pass 2 begins with that,
+ *             as its blocks find room, and waits for pass 1's end before the second half.  Pass 3 is there beside pass 2 and
+ *             lets the next layer's pass 1 start, block by block as those of pass 2 end */
 #define MANY 1
 #define LINES F16_DOWN_LINES
 #include "moe_decode_f16_sm90_args.h"
