@@ -101,7 +101,9 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, m
 {
     moii_decode_cut(d, tokens, sms, args, launch);
     args[1].block_tiles = (int)moii_ceil_div(args[1].tiles, launch[1].grid[0]);
-    args[1].inverse_units = (1u << 20) / (unsigned int)(args[1].block_tiles * args[1].parts) + 1;
+    const int units = args[1].block_tiles * args[1].parts;
+    args[1].inverse_units = (1u << 20) / (unsigned int)units + 1;
+    args[1].step_job = F16_DOWN_WARPS / units, args[1].step_rest = F16_DOWN_WARPS % units;
     const int most_down = moii_decode_f16_lines(&args[1]) == 2 ? DOWN_OF_TWO : DOWN; /* of lines of a slot: two slots of each worker are best */
     launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, most_down);
     launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);

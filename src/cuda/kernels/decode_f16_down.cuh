@@ -9,51 +9,58 @@
 
 #include "decode_f16_handover.cuh"
 
-/* A worker's units, one behind the other: (job * block_tiles + number) * parts + part, of tile blockIdx + number * gridDim; `units` or more: none. */
-MOII_FN int units_of(const moe_decode_f16_sm90_args &a, const lists &l) { return l.jobs * a.block_tiles * a.parts; }
-MOII_FN int job_of(int unit, const moe_decode_f16_sm90_args &a) { return (int)((unsigned int)unit * a.inverse_units >> 20); }
-MOII_FN int number_of(int unit, const moe_decode_f16_sm90_args &a) /* part of the job: number * parts + part */
-{
-    return unit - job_of(unit, a) * (a.block_tiles * a.parts);
-}
-MOII_FN int tile_number(int rest, const moe_decode_f16_sm90_args &a) { return (int)((unsigned int)rest * a.inverse_parts >> 20); }
-MOII_FN int tile_of(int unit, const moe_decode_f16_sm90_args &a) { return (int)blockIdx.x + tile_number(number_of(unit, a), a) * (int)gridDim.x; }
-MOII_FN int part_of(int unit, const moe_decode_f16_sm90_args &a)
-{
-    const int rest = number_of(unit, a);
-    return rest - tile_number(rest, a) * a.parts;
-}
+/* A worker's units, one behind the other.  rest: number * parts + part, of tile blockIdx + number * gridDim. */
+typedef struct unit { int job, rest; } unit;
 
+MOII_FN bool there_is(const unit &u, const lists &l) { return u.job < l.jobs; }
+MOII_FN int number_of(const unit &u, const moe_decode_f16_sm90_args &a) { return (int)((unsigned int)u.rest * a.inverse_parts >> 20); }
+MOII_FN int tile_of(const unit &u, const moe_decode_f16_sm90_args &a) { return (int)blockIdx.x + number_of(u, a) * (int)gridDim.x; }
+MOII_FN int part_of(const unit &u, const moe_decode_f16_sm90_args &a) { return u.rest - number_of(u, a) * a.parts; }
+
+MOII_FN void step_on(unit &u, const moe_decode_f16_sm90_args &a)
+{
+    u.job += a.step_job, u.rest += a.step_rest;
+    if (u.rest >= a.block_tiles * a.parts) u.rest -= a.block_tiles * a.parts, u.job++;
+}
 /* The same, or the worker's next one whose tile there is. */
-MOII_FN int settled(int unit, const moe_decode_f16_sm90_args &a, const lists &l)
+MOII_FN unit settled(unit u, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    while (unit < units_of(a, l) && tile_of(unit, a) >= a.tiles) unit += F16_DOWN_WARPS;
-    return unit;
+    while (there_is(u, l) && tile_of(u, a) >= a.tiles) step_on(u, a);
+    return u;
 }
-MOII_FN int next_unit(int unit, const moe_decode_f16_sm90_args &a, const lists &l) { return settled(unit + F16_DOWN_WARPS, a, l); }
-
-MOII_FN void send_for(int unit, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
+MOII_FN unit next_unit(unit u, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    const int expert = expert_of(w, a, job_of(unit, a)), part = part_of(unit, a), row = tile_of(unit, a) * F16_ROWS;
+    step_on(u, a);
+    return settled(u, a, l);
+}
+MOII_FN unit first_unit(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    unit u;
+    u.job = (int)((unsigned int)w.warp * a.inverse_units >> 20), u.rest = w.warp - u.job * (a.block_tiles * a.parts);
+    return settled(u, a, l);
+}
+
+MOII_FN void send_for(const unit &u, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
+{
+    const int expert = expert_of(w, a, u.job), part = part_of(u, a), row = tile_of(u, a) * F16_ROWS;
     if (w.lane == 0) {
-        barrier_expect(filled(w, a, slot), a.slot_bytes);
-        box_load_once(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, expert * a.hidden + row, part * a.slot_lines);
+        barrier_expect(filled(w, slot), a.slot_bytes);
+        box_load_once(w.own.codes + (unsigned int)(slot * a.slot_bytes), &a.map, filled(w, slot), 0, expert * a.hidden + row, part * a.slot_lines);
     }
-    send_for_scales(w, a, slot, a.scale + ((unsigned long long)(unsigned int)expert * a.expert_scale_bytes + (unsigned int)(row * a.scale_row)),
-                    (unsigned int)(8 * a.scale_row), part);
+    send_for_scales(w, a, slot, scales_from(a, expert, row), part);
 }
 
 /* Where this lane's u of a unit's lines is; 0 lines: no unit.  NO_U: its column is not there, and what is multiplied for it is left. */
 #define NO_U 0xFFFFFFFFu
 typedef struct unit_place { unsigned int u; int lines; } unit_place;
 
-MOII_FN unit_place place_of(int unit, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+MOII_FN unit_place place_of(const unit &u, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     unit_place p = { NO_U, 0 };
-    if (unit >= units_of(a, l)) return p;
-    const int job = job_of(unit, a), line = part_of(unit, a) * a.slot_lines, column = w.lane / 4;
+    if (!there_is(u, l)) return p;
+    const int line = part_of(u, a) * a.slot_lines, column = w.lane / 4;
     p.lines = min(a.slot_lines, a.lines - line);
-    if (pair_of(w, a, job, column) >= 0) p.u = (unsigned int)((job * a.columns + column) * a.width + line * F16_LINE + w.lane % 4 * 8);
+    if (pair_of(w, a, u.job, column) >= 0) p.u = (unsigned int)((u.job * a.columns + column) * a.width + line * F16_LINE + w.lane % 4 * 8);
     return p;
 }
 
@@ -105,10 +112,10 @@ MOII_FN void wait_for_u(line_u held[SLOT_LINES], const unit_place &p, const moe_
     }
 }
 
-MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const tile_sum &sum, int unit)
+MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const tile_sum &sum, const unit &u)
 {
-    const int job = job_of(unit, a), even = pair_of(w, a, job, w.lane % 4 * 2), odd = pair_of(w, a, job, w.lane % 4 * 2 + 1);
-    const unsigned int to = w.shared + a.at_sums + number_of(unit, a) * (a.tokens * a.top_k * F16_ROWS * 4) + row_at(w.lane / 4) * 4;
+    const int even = pair_of(w, a, u.job, w.lane % 4 * 2), odd = pair_of(w, a, u.job, w.lane % 4 * 2 + 1);
+    const unsigned int to = w.shared + a.at_sums + u.rest * (a.tokens * a.top_k * F16_ROWS * 4) + row_at(w.lane / 4) * 4;
     if (even >= 0) shared_write(to + even * (F16_ROWS * 4), sum.v[0]), shared_write(to + even * (F16_ROWS * 4) + 32, sum.v[2]);
     if (odd >= 0) shared_write(to + odd * (F16_ROWS * 4), sum.v[1]), shared_write(to + odd * (F16_ROWS * 4) + 32, sum.v[3]);
 }
@@ -155,26 +162,25 @@ MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, con
 }
 
 /* A worker's units that are to be sent for: the next one, and how many of the ring's slots have been filled first. */
-typedef struct to_send { int unit, slots; } to_send;
+typedef struct to_send { unit next; int slots; } to_send;
 
 MOII_FN void send_until(to_send &s, int slots, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    for (; s.slots < slots && s.unit < units_of(a, l); s.slots++, s.unit = next_unit(s.unit, a, l)) send_for(s.unit, s.slots, w, a);
+    for (; s.slots < slots && there_is(s.next, l); s.slots++, s.next = next_unit(s.next, a, l)) send_for(s.next, s.slots, w, a);
 }
 MOII_FN to_send send_first(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    to_send s = { settled(w.warp, a, l), 0 };
+    to_send s = { first_unit(w, a, l), 0 };
     send_until(s, a.first_slots, w, a, l);
     return s;
 }
 
 /* What a worker does with a unit; then it holds the next one's u. */
-MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit_place &next, int slot, int unit, to_send &later, const worker &w,
+MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit_place &next, int slot, const unit &u, to_send &later, const worker &w,
                      const moe_decode_f16_sm90_args &a, const lists &l)
 {
     tile_sum sum = { { 0, 0, 0, 0 } };
-    const int lane = (int)as_it_is((unsigned int)w.lane);
-    const unsigned int from = slot_at(w, a, slot) + lane_place(lane), scales = scales_at(w, a, slot) + row_at(lane / 4) * (SLOT_LINES * 4);
+    const unsigned int from = w.own.codes + (unsigned int)(slot * a.slot_bytes), scales = w.own.scales + (unsigned int)(slot * SCALE_BYTES);
     wait_for_u(held, here, a);
     send_until(later, a.ring, w, a, l);
 #pragma unroll
@@ -182,18 +188,17 @@ MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit
         if (!i || i < here.lines) {
             column_source columns;
             align_u(columns.line, held[i], (int)as_it_is((unsigned int)w.lane)); /* registers are short: nothing of it is to be kept */
-            add_line(sum, from + i * F16_LINE_BYTES, shared_word(scales + 4 * i), shared_word(scales + 4 * i + SCALE_WORDS * 2), columns);
+            add_line(sum, from + i * F16_LINE_BYTES, shared_word(scales + 4 * F16_ROWS * i), shared_word(scales + 4 * F16_ROWS * i + 32), columns);
         }
         load_u(held[i], next, a, i);
     }
-    put_sums(w, a, sum, unit);
+    put_sums(w, a, sum, u);
 }
 
 /* weight: the thread's pair's, as pass 1 had left it. */
 MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, to_send later, unsigned int weight)
 {
-    const int units = units_of(a, l);
-    int here = settled(w.warp, a, l);
+    unit here = first_unit(w, a, l);
     line_u held[SLOT_LINES];
     unit_place at = place_of(here, w, a, l);
 #pragma unroll
@@ -204,15 +209,15 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
     }
     const unsigned int asked = ask_for_weight(weight, l, a);
     turn t = { 0, 0 };
-    while (here < units) {
-        const int next = next_unit(here, a, l);
+    while (there_is(here, l)) {
+        const unit next = next_unit(here, a, l);
         const unit_place then = place_of(next, w, a, l);
-        barrier_wait(filled(w, a, t.slot), t.phase);
+        barrier_wait(filled(w, t.slot), t.phase);
         do_unit(held, at, then, t.slot, here, later, w, a, l);
         __syncwarp();
-        if (later.unit < units) {
-            send_for(later.unit, t.slot, w, a);
-            later.unit = next_unit(later.unit, a, l);
+        if (there_is(later.next, l)) {
+            send_for(later.next, t.slot, w, a);
+            later.next = next_unit(later.next, a, l);
         }
         advance(t, a);
         here = next, at = then;

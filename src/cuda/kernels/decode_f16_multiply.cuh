@@ -51,7 +51,7 @@ MOII_FN void mma(tile_sum &d, uint2 top, uint2 bottom, unsigned int b0, unsigned
 
 MOII_FN float scale_of(unsigned int word, int b) /* twice as large */
 {
-    return moii_float_of(((b < 3 ? word << (23 - 8 * b) : word >> 1) & 0x7F800000u) | 0x007FFFFFu);
+    return moii_float_of(__byte_perm(word, 0xFFFFFFFFu, (unsigned int)b << 12 | 0x444u) >> 1);
 }
 
 /* Where a lane's codes of a line's first block lie; the others: ^ 32 b; row g + 8: 1024 further. */

@@ -10,15 +10,20 @@
 #endif
 #include "decode_f16_multiply.cuh"
 
+/* What a worker needs for each of its slots, found once: the first one's barrier, and a lane's places: of codes that it reads (the first lane's is where the
+ * slot begins), of scales that it reads and that it brings, and where these are among an item's. */
+typedef struct own_places { unsigned int barrier, codes, scales, words, from; } own_places;
+
 typedef struct worker {
     unsigned int shared;
     int warp, lane;
+    own_places own;
 } worker;
 
 /* Barriers: of slots that are filled; pass 1: of each team's two places for sums, written and read, then, with more tokens, of rooms for a job's columns,
  * full and free. */
 MOII_FN unsigned int barrier_at(const worker &w, const moe_decode_f16_sm90_args &a, int i) { return w.shared + a.at_barriers + 8 * i; }
-MOII_FN unsigned int filled(const worker &w, const moe_decode_f16_sm90_args &a, int slot) { return barrier_at(w, a, w.warp * a.ring + slot); }
+MOII_FN unsigned int filled(const worker &w, int slot) { return w.own.barrier + 8 * slot; }
 MOII_FN unsigned int summed(const worker &w, const moe_decode_f16_sm90_args &a, int place) { return barrier_at(w, a, WORKERS * a.ring + place); }
 MOII_FN unsigned int added(const worker &w, const moe_decode_f16_sm90_args &a, int place) { return summed(w, a, 2 * TEAMS + place); }
 
@@ -40,10 +45,6 @@ MOII_FN void advance(turn &t, const moe_decode_f16_sm90_args &a)
 {
     if (++t.slot == a.ring) t.slot = 0, t.phase ^= 1u;
 }
-MOII_FN unsigned int slot_at(const worker &w, const moe_decode_f16_sm90_args &a, int slot)
-{
-    return w.shared + (w.warp * a.ring + slot) * a.slot_bytes;
-}
 
 #if PASS == 1
 enum { SLOT_LINES = F16_UP_LINES };
@@ -51,24 +52,35 @@ enum { SLOT_LINES = F16_UP_LINES };
 enum { SLOT_LINES = LINES };
 #endif
 
-/* A slot's scales lie beside it, a word for each row and line, and come with it: behind each lane's own copies and arrival at its barrier. */
-enum { SCALE_WORDS = F16_ROWS * SLOT_LINES };
-MOII_FN unsigned int scales_at(const worker &w, const moe_decode_f16_sm90_args &a, int slot)
+/* A slot's scales lie beside it, a word for each line and row, and come with it: behind each lane's own copies and arrival at its barrier.  A lane brings
+ * those of row lane % 16, of every second line. */
+enum { SCALE_BYTES = F16_ROWS * SLOT_LINES * 4 };
+
+MOII_FN void find_places(worker &w, const moe_decode_f16_sm90_args &a)
 {
-    return w.shared + a.at_scales + (w.warp * a.ring + slot) * (SCALE_WORDS * 4);
+    const unsigned int bottom = (unsigned int)((PASS == 1 ? a.width : 8) * a.scale_row); /* from an item's first row to its ninth */
+    const unsigned int first = (unsigned int)(w.warp * a.ring), row = (unsigned int)w.lane % F16_ROWS, scales = w.shared + a.at_scales + first * SCALE_BYTES;
+    w.own.barrier = as_it_is(barrier_at(w, a, (int)first));
+    w.own.codes = as_it_is(w.shared + first * a.slot_bytes + lane_place(w.lane));
+    w.own.scales = as_it_is(scales + row_at(w.lane / 4) * 4);
+    w.own.words = as_it_is(scales + w.lane * 4);
+    w.own.from = as_it_is((row < 8 ? 0u : bottom) + row % 8 * a.scale_row + w.lane / F16_ROWS * 4);
 }
 
-/* All lanes.  from: the item's first row; bottom: how far its row 8 is behind that. */
-MOII_FN void send_for_scales(const worker &w, const moe_decode_f16_sm90_args &a, int slot, const unsigned char *from, unsigned int bottom, int part)
+/* All lanes.  from: of the item's first row. */
+MOII_FN void send_for_scales(const worker &w, const moe_decode_f16_sm90_args &a, int slot, const unsigned char *from, int part)
 {
-    const unsigned int to = scales_at(w, a, slot);
+    const int first = part * a.slot_lines, lines = min(a.slot_lines, a.lines - first);
+    from += w.own.from + (unsigned int)first * 4;
 #pragma unroll
-    for (unsigned int i = (unsigned int)w.lane % 32u; i < SCALE_WORDS; i += 32) {
-        const int row = (int)(i / SLOT_LINES), line = (int)(i % SLOT_LINES);
-        if (line >= a.slot_lines || part * a.slot_lines + line >= a.lines) continue;
-        word_load(to + 4 * i, from + (row < 8 ? 0u : bottom) + (unsigned int)(row % 8 * a.scale_row + (part * a.slot_lines + line) * 4));
-    }
-    barrier_arrive_behind_words(filled(w, a, slot));
+    for (int i = 0; i < SLOT_LINES; i += 2)
+        if (i + w.lane / F16_ROWS < lines) word_load(w.own.words + (unsigned int)(slot * SCALE_BYTES + i * F16_ROWS * 4), from + 4 * i);
+    barrier_arrive_behind_words(filled(w, slot));
+}
+/* Of an item's row, in either of an expert's matrices. */
+MOII_FN const unsigned char *scales_from(const moe_decode_f16_sm90_args &a, int expert, int row)
+{
+    return a.scale + ((unsigned long long)(unsigned int)expert * a.expert_scale_bytes + (unsigned int)(row * a.scale_row));
 }
 
 #if MANY
@@ -94,6 +106,5 @@ MOII_FN int expert_of(const worker &w, const moe_decode_f16_sm90_args &a, int jo
 MOII_FN int groups_of(const worker &, const moe_decode_f16_sm90_args &, int) { return 1; }
 MOII_FN bool has_column(const worker &w, const moe_decode_f16_sm90_args &a, int job, int column) { return pair_of(w, a, job, column) >= 0; }
 #endif
-
 
 #endif

@@ -6,12 +6,12 @@
 /* sum += the lines that the slot has, a part of an item's; few: for the first 8 columns alone. */
 MOII_FN void add_slot(tile_sum sum[GROUPS], int slot, int part, bool few, const held_columns &held, const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    const unsigned int from = slot_at(w, a, slot) + lane_place(w.lane), scales = scales_at(w, a, slot) + row_at(w.lane / 4) * (SLOT_LINES * 4);
+    const unsigned int from = w.own.codes + (unsigned int)(slot * a.slot_bytes), scales = w.own.scales + (unsigned int)(slot * SCALE_BYTES);
 #pragma unroll
     for (int i = 0; i < SLOT_LINES; i++) {
         const int line = part * a.slot_lines + i;
         if (i >= a.slot_lines || line >= a.lines) continue;
-        const unsigned int at = from + i * F16_LINE_BYTES, scale0 = shared_word(scales + 4 * i), scale1 = shared_word(scales + 4 * i + SCALE_WORDS * 2);
+        const unsigned int at = from + i * F16_LINE_BYTES, scale0 = shared_word(scales + 4 * F16_ROWS * i), scale1 = shared_word(scales + 4 * F16_ROWS * i + 32);
         column_source columns[GROUPS];
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) columns[g] = held_at(held, w, a, line, g);

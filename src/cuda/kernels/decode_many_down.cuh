@@ -8,15 +8,14 @@
 #include "decode_many_rooms.cuh"
 #include "decode_f16_slot.cuh"
 
-MOII_FN void send_for(work k, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
+MOII_FN void send_for(const work &k, int expert, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    const int expert = expert_of(w, a, k.job), row = k.tile * F16_ROWS;
+    const int row = k.tile * F16_ROWS;
     if (w.lane == 0) {
-        barrier_expect(filled(w, a, slot), a.slot_bytes);
-        box_load_once(slot_at(w, a, slot), &a.map, filled(w, a, slot), 0, expert * a.hidden + row, k.part * a.slot_lines);
+        barrier_expect(filled(w, slot), a.slot_bytes);
+        box_load_once(w.own.codes + (unsigned int)(slot * a.slot_bytes), &a.map, filled(w, slot), 0, expert * a.hidden + row, k.part * a.slot_lines);
     }
-    send_for_scales(w, a, slot, a.scale + ((unsigned long long)(unsigned int)expert * a.expert_scale_bytes + (unsigned int)(row * a.scale_row)),
-                    (unsigned int)(8 * a.scale_row), k.part);
+    send_for_scales(w, a, slot, scales_from(a, expert, row), k.part);
 }
 
 /* True: it is of another item. */
@@ -46,7 +45,7 @@ MOII_FN work first_work(const worker &w, const moe_decode_f16_sm90_args &a, cons
 /* What is to be sent for when the first slots are. */
 MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    for (int slot = 0; slot < a.ring && there_is(later, l); slot++, next_slot(later, a, l)) send_for(later, slot, w, a);
+    for (int slot = 0; slot < a.ring && there_is(later, l); slot++, next_slot(later, a, l)) send_for(later, expert_of(w, a, later.job), slot, w, a);
     return later;
 }
 
@@ -55,17 +54,18 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
     held_columns held = first_columns(a, l);
     tile_sum all[GROUPS];
     turn t = { 0, 0 };
+    int expert = there_is(later, l) ? expert_of(w, a, later.job) : 0;
     for (;;) {
         hold_columns(held, k, w, a, l);
         if (!there_is(k, l)) break;
         const bool few = GROUPS > 1 && groups_of(w, a, k.job) < GROUPS;
-        barrier_wait(filled(w, a, t.slot), t.phase);
+        barrier_wait(filled(w, t.slot), t.phase);
         tile_sum sum[GROUPS] = {};
         add_slot(sum, t.slot, k.part, few, held, w, a);
         __syncwarp();
         if (there_is(later, l)) {
-            send_for(later, t.slot, w, a);
-            next_slot(later, a, l);
+            send_for(later, expert, t.slot, w, a);
+            if (next_slot(later, a, l) && there_is(later, l)) expert = expert_of(w, a, later.job);
         }
         advance(t, a);
 #pragma unroll

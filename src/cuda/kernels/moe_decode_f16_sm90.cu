@@ -55,6 +55,7 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 88 : 120) moe_decode_f16_sm90
         if (live) break;
     }
     if (w.warp < WORKERS) {
+        find_places(w, a);
         later = first_work(w, a, l);
         int sent = 0;
         bool all = false;
@@ -83,6 +84,7 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 88 : 120) moe_decode_f16_sm90
 #else
     if (threadIdx.x == 0) grid_release();
     l.jobs = l.first[a.experts];
+    find_places(w, a);
     const to_send later = send_first(w, a, l);
     make_lists(l, a, w.warp, w.lane);
     multiply(w, a, l, later, left.weight);

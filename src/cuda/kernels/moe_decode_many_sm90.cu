@@ -69,6 +69,7 @@ extern "C" __global__ void __launch_bounds__(BOUND, 1) moe_decode_many_sm90(cons
     work first = {}, later = {};
     if (any) copy_lines(h, w.warp, WARPS, w, a, l); /* before weights, which would stand before them */
     if (w.warp < WORKERS) {
+        find_places(w, a);
         first = first_work(w, a, l);
         later = send_first(first, w, a, l);
     }
