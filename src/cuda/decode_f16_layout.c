@@ -62,9 +62,7 @@ static void cut_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass
     a->slot_bytes = a->slot_lines * F16_LINE_BYTES;
     a->step_job = F16_TEAMS * sms / a->tiles, a->step_rest = F16_TEAMS * sms % a->tiles;
     *launch = (moii_gpu_launch){ .threads = 32 * (pass == 1 ? F16_UP_WARPS : F16_DOWN_WARPS), .overlap = true, .grid = { sms } };
-    if (pass == 1) return;
-    launch->grid[0] = moii_ceil_div(a->tiles, moii_ceil_div(a->tiles, sms)); /* as many tiles for each */
-    a->inverse_parts = (1u << 20) / (unsigned int)a->parts + 1;
+    if (pass == 2) launch->grid[0] = moii_ceil_div(a->tiles, moii_ceil_div(a->tiles, sms)); /* as many tiles for each */
 }
 
 void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
@@ -102,8 +100,8 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, m
     moii_decode_cut(d, tokens, sms, args, launch);
     args[1].block_tiles = (int)moii_ceil_div(args[1].tiles, launch[1].grid[0]);
     const int units = args[1].block_tiles * args[1].parts;
-    args[1].inverse_units = (1u << 20) / (unsigned int)units + 1;
-    args[1].step_job = F16_DOWN_WARPS / units, args[1].step_rest = F16_DOWN_WARPS % units;
+    args[1].step_job = F16_DOWN_WARPS / units;
+    args[1].step_number = F16_DOWN_WARPS % units / args[1].parts, args[1].step_rest = F16_DOWN_WARPS % args[1].parts;
     const int most_down = moii_decode_f16_lines(&args[1]) == 2 ? DOWN_OF_TWO : DOWN; /* of lines of a slot: two slots of each worker are best */
     launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, most_down);
     launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);

@@ -9,45 +9,48 @@
 
 #include "decode_f16_handover.cuh"
 
-/* A worker's units, one behind the other.  rest: number * parts + part, of tile blockIdx + number * gridDim. */
-typedef struct unit { int job, rest; } unit;
+/* A worker's units, one behind the other: a part of tile blockIdx + number * gridDim. */
+typedef struct unit { int job, number, part; } unit;
 
 MOII_FN bool there_is(const unit &u, const lists &l) { return u.job < l.jobs; }
-MOII_FN int number_of(const unit &u, const moe_decode_f16_sm90_args &a) { return (int)((unsigned int)u.rest * a.inverse_parts >> 20); }
-MOII_FN int tile_of(const unit &u, const moe_decode_f16_sm90_args &a) { return (int)blockIdx.x + number_of(u, a) * (int)gridDim.x; }
-MOII_FN int part_of(const unit &u, const moe_decode_f16_sm90_args &a) { return u.rest - number_of(u, a) * a.parts; }
+MOII_FN int tile_of(const unit &u) { return (int)blockIdx.x + u.number * (int)gridDim.x; }
 
-MOII_FN void step_on(unit &u, const moe_decode_f16_sm90_args &a)
+MOII_FN void move_on(unit &u, int jobs, int numbers, int parts, const moe_decode_f16_sm90_args &a)
 {
-    u.job += a.step_job, u.rest += a.step_rest;
-    if (u.rest >= a.block_tiles * a.parts) u.rest -= a.block_tiles * a.parts, u.job++;
+    u.part += parts;
+    if (u.part >= a.parts) u.part -= a.parts, u.number++;
+    u.number += numbers;
+    if (u.number >= a.block_tiles) u.number -= a.block_tiles, u.job++;
+    u.job += jobs;
 }
-/* The same, or the worker's next one whose tile there is. */
-MOII_FN unit settled(unit u, const moe_decode_f16_sm90_args &a, const lists &l)
+/* The same, or the worker's next one whose tile there is: a block's first one is. */
+MOII_FN void settle(unit &u, const moe_decode_f16_sm90_args &a)
 {
-    while (there_is(u, l) && tile_of(u, a) >= a.tiles) step_on(u, a);
+    while (tile_of(u) >= a.tiles) move_on(u, a.step_job, a.step_number, a.step_rest, a);
+}
+MOII_FN unit next_unit(unit u, const moe_decode_f16_sm90_args &a)
+{
+    move_on(u, a.step_job, a.step_number, a.step_rest, a);
+    settle(u, a);
     return u;
 }
-MOII_FN unit next_unit(unit u, const moe_decode_f16_sm90_args &a, const lists &l)
+MOII_FN unit first_unit(const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    step_on(u, a);
-    return settled(u, a, l);
-}
-MOII_FN unit first_unit(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
-{
-    unit u;
-    u.job = (int)((unsigned int)w.warp * a.inverse_units >> 20), u.rest = w.warp - u.job * (a.block_tiles * a.parts);
-    return settled(u, a, l);
+    unit u = { 0, 0, 0 };
+#pragma unroll 1
+    for (int i = 0; i < w.warp; i++) move_on(u, 0, 0, 1, a);
+    settle(u, a);
+    return u;
 }
 
-MOII_FN void send_for(const unit &u, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
+MOII_FN void send_for(const unit &u, int expert, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    const int expert = expert_of(w, a, u.job), part = part_of(u, a), row = tile_of(u, a) * F16_ROWS;
-    if (w.lane == 0) {
+    const int row = tile_of(u) * F16_ROWS;
+    if (elected()) {
         barrier_expect(filled(w, slot), a.slot_bytes);
-        box_load_once(w.own.codes + (unsigned int)(slot * a.slot_bytes), &a.map, filled(w, slot), 0, expert * a.hidden + row, part * a.slot_lines);
+        box_load_once(slot_at(w, a, slot), &a.map, filled(w, slot), 0, expert * a.hidden + row, u.part * a.slot_lines);
     }
-    send_for_scales(w, a, slot, scales_from(a, expert, row), part);
+    send_for_scales(w, a, slot, scales_from(a, expert, row), u.part);
 }
 
 /* Where this lane's u of a unit's lines is; 0 lines: no unit.  NO_U: its column is not there, and what is multiplied for it is left. */
@@ -58,7 +61,7 @@ MOII_FN unit_place place_of(const unit &u, const worker &w, const moe_decode_f16
 {
     unit_place p = { NO_U, 0 };
     if (!there_is(u, l)) return p;
-    const int line = part_of(u, a) * a.slot_lines, column = w.lane / 4;
+    const int line = u.part * a.slot_lines, column = w.lane / 4;
     p.lines = min(a.slot_lines, a.lines - line);
     if (pair_of(w, a, u.job, column) >= 0) p.u = (unsigned int)((u.job * a.columns + column) * a.width + line * F16_LINE + w.lane % 4 * 8);
     return p;
@@ -115,7 +118,7 @@ MOII_FN void wait_for_u(line_u held[SLOT_LINES], const unit_place &p, const moe_
 MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const tile_sum &sum, const unit &u)
 {
     const int even = pair_of(w, a, u.job, w.lane % 4 * 2), odd = pair_of(w, a, u.job, w.lane % 4 * 2 + 1);
-    const unsigned int to = w.shared + a.at_sums + u.rest * (a.tokens * a.top_k * F16_ROWS * 4) + row_at(w.lane / 4) * 4;
+    const unsigned int to = w.shared + a.at_sums + (u.number * a.parts + u.part) * (a.tokens * a.top_k * F16_ROWS * 4) + row_at(w.lane / 4) * 4;
     if (even >= 0) shared_write(to + even * (F16_ROWS * 4), sum.v[0]), shared_write(to + even * (F16_ROWS * 4) + 32, sum.v[2]);
     if (odd >= 0) shared_write(to + odd * (F16_ROWS * 4), sum.v[1]), shared_write(to + odd * (F16_ROWS * 4) + 32, sum.v[3]);
 }
@@ -161,16 +164,28 @@ MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, con
     }
 }
 
-/* A worker's units that are to be sent for: the next one, and how many of the ring's slots have been filled first. */
-typedef struct to_send { unit next; int slots; } to_send;
+/* A worker's units that are to be sent for: the next one with its expert, and how many of the ring's slots have been filled first. */
+typedef struct to_send { unit next; int expert, slots; } to_send;
 
+MOII_FN void find_expert(to_send &s, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    if (there_is(s.next, l)) s.expert = expert_of(w, a, s.next.job);
+}
+MOII_FN void send_next(to_send &s, int slot, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    send_for(s.next, s.expert, slot, w, a);
+    s.next = next_unit(s.next, a);
+    find_expert(s, w, a, l);
+}
 MOII_FN void send_until(to_send &s, int slots, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    for (; s.slots < slots && there_is(s.next, l); s.slots++, s.next = next_unit(s.next, a, l)) send_for(s.next, s.slots, w, a);
+#pragma unroll 1
+    for (; s.slots < slots && there_is(s.next, l); s.slots++) send_next(s, s.slots, w, a, l);
 }
-MOII_FN to_send send_first(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+MOII_FN to_send send_first(const unit &first, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    to_send s = { first_unit(w, a, l), 0 };
+    to_send s = { first, 0, 0 };
+    find_expert(s, w, a, l);
     send_until(s, a.first_slots, w, a, l);
     return s;
 }
@@ -196,9 +211,8 @@ MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit
 }
 
 /* weight: the thread's pair's, as pass 1 had left it. */
-MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, to_send later, unsigned int weight)
+MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, unit here, to_send later, unsigned int weight)
 {
-    unit here = first_unit(w, a, l);
     line_u held[SLOT_LINES];
     unit_place at = place_of(here, w, a, l);
 #pragma unroll
@@ -210,15 +224,12 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
     const unsigned int asked = ask_for_weight(weight, l, a);
     turn t = { 0, 0 };
     while (there_is(here, l)) {
-        const unit next = next_unit(here, a, l);
+        const unit next = next_unit(here, a);
         const unit_place then = place_of(next, w, a, l);
         barrier_wait(filled(w, t.slot), t.phase);
         do_unit(held, at, then, t.slot, here, later, w, a, l);
         __syncwarp();
-        if (there_is(later.next, l)) {
-            send_for(later.next, t.slot, w, a);
-            later.next = next_unit(later.next, a, l);
-        }
+        if (there_is(later.next, l)) send_next(later, t.slot, w, a, l);
         advance(t, a);
         here = next, at = then;
     }

@@ -52,6 +52,8 @@ enum { SLOT_LINES = F16_UP_LINES };
 enum { SLOT_LINES = LINES };
 #endif
 
+MOII_FN unsigned int slot_at(const worker &w, const moe_decode_f16_sm90_args &a, int slot) { return w.shared + (unsigned int)((w.warp * a.ring + slot) * a.slot_bytes); }
+
 /* A slot's scales lie beside it, a word for each line and row, and come with it: behind each lane's own copies and arrival at its barrier.  A lane brings
  * those of row lane % 16, of every second line. */
 enum { SCALE_BYTES = F16_ROWS * SLOT_LINES * 4 };
@@ -74,7 +76,7 @@ MOII_FN void send_for_scales(const worker &w, const moe_decode_f16_sm90_args &a,
     from += w.own.from + (unsigned int)first * 4;
 #pragma unroll
     for (int i = 0; i < SLOT_LINES; i += 2)
-        if (i + w.lane / F16_ROWS < lines) word_load(w.own.words + (unsigned int)(slot * SCALE_BYTES + i * F16_ROWS * 4), from + 4 * i);
+        word_load_if(i + w.lane / F16_ROWS < lines, w.own.words + (unsigned int)(slot * SCALE_BYTES + i * F16_ROWS * 4), from + 4 * i);
     barrier_arrive_behind_words(filled(w, slot));
 }
 /* Of an item's row, in either of an expert's matrices. */

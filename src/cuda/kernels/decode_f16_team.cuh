@@ -73,9 +73,9 @@ MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const li
 
 MOII_FN void send_for(const work &k, int expert, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    if (w.lane == 0) {
+    if (elected()) {
         barrier_expect(filled(w, slot), a.slot_bytes);
-        box_load_once_4(w.own.codes + (unsigned int)(slot * a.slot_bytes), &a.map, filled(w, slot), 0, k.tile * 8, 2 * expert, k.part * a.slot_lines);
+        box_load_once_4(slot_at(w, a, slot), &a.map, filled(w, slot), 0, k.tile * 8, 2 * expert, k.part * a.slot_lines);
     }
     send_for_scales(w, a, slot, scales_from(a, expert, k.tile * 8), k.part);
 }

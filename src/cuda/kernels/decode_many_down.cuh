@@ -11,9 +11,9 @@
 MOII_FN void send_for(const work &k, int expert, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
     const int row = k.tile * F16_ROWS;
-    if (w.lane == 0) {
+    if (elected()) {
         barrier_expect(filled(w, slot), a.slot_bytes);
-        box_load_once(w.own.codes + (unsigned int)(slot * a.slot_bytes), &a.map, filled(w, slot), 0, expert * a.hidden + row, k.part * a.slot_lines);
+        box_load_once(slot_at(w, a, slot), &a.map, filled(w, slot), 0, expert * a.hidden + row, k.part * a.slot_lines);
     }
     send_for_scales(w, a, slot, scales_from(a, expert, row), k.part);
 }

@@ -36,6 +36,8 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 88 : 120) moe_decode_f16_sm90
     if (threadIdx.x == 0) map_prefetch(&a.map);
 #if PASS == 2
     const left_words left = load_left(l, a);
+    const unit first = first_unit(w, a);
+    find_places(w, a);
 #endif
     make_barriers(w, a);
     clear_lists(l, a);
@@ -84,10 +86,9 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 88 : 120) moe_decode_f16_sm90
 #else
     if (threadIdx.x == 0) grid_release();
     l.jobs = l.first[a.experts];
-    find_places(w, a);
-    const to_send later = send_first(w, a, l);
+    const to_send later = send_first(first, w, a, l);
     make_lists(l, a, w.warp, w.lane);
-    multiply(w, a, l, later, left.weight);
+    multiply(w, a, l, first, later, left.weight);
     if (threadIdx.x == 0) grid_wait(); /* pass 1 has ended when this grid has */
 #endif
 }

@@ -54,9 +54,9 @@ typedef struct moe_decode_f16_sm90_args {
     int ring, slot_bytes;       /* slots of each worker */
     int known_jobs;             /* pass 1, up to 8 tokens, from logits: jobs by which weights are sent for before there are lists */
     int late_turns;             /* pass 1, up to 8 tokens: pass 2 may start when a team has as many items left (lets_in); 0: at once */
-    int step_job, step_rest;    /* up to 8 tokens: from a team's item to its next: jobs, and tiles of a job; pass 2: from a worker's unit: jobs, and units of a job */
+    int step_job, step_rest;    /* up to 8 tokens: from a team's item to its next: jobs, and tiles of a job; pass 2: from a worker's unit: jobs, and parts */
     int block_tiles;            /* pass 2, up to 8 tokens: tiles of a block */
-    unsigned int inverse_parts, inverse_units; /* pass 2: i / parts is i * this >> 20, and i / (block_tiles * parts), for i < block_tiles * parts and a worker's number */
+    int step_number;            /* pass 2, up to 8 tokens: tiles of a block from a worker's unit to its next */
     int scale_row;              /* bytes of scales of a row */
     unsigned int inverse_top_k; /* i / top_k is i * this >> 16 */
     int most_jobs;

@@ -206,6 +206,13 @@ MOII_FN void word_load(unsigned int to, const void *from)
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"((unsigned long long)__cvta_generic_to_global(from)) : "memory");
 }
 
+/* Without a branch. */
+MOII_FN void word_load_if(bool wanted, unsigned int to, const void *from)
+{
+    asm volatile("{\n .reg .pred there;\n setp.ne.b32 there, %2, 0;\n @there cp.async.ca.shared.global [%0], [%1], 4;\n}"
+                 :: "r"(to), "l"((unsigned long long)__cvta_generic_to_global(from)), "r"((int)wanted) : "memory");
+}
+
 MOII_FN void barrier_arrive_behind_words(unsigned int barrier)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory");
