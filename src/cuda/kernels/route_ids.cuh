@@ -126,40 +126,49 @@ MOII_FN bool route_by_logits(const route_logits &r, route_shape s, int *ids, flo
     }
 }
 
+/* A lane's experts number 0 to per - 1, as many for each lane, some of which there may not be: were lanes to leave these loops apart, the compiler would no
+ * longer know that a warp's lanes are together, in all that follows. */
+MOII_FN bool route_there(int i, int per, route_shape s, int lane) { return lane * per + i < s.experts; }
+
 /* p of all experts, in memory. */
 MOII_FN void route_all(const float *logits, float *p, route_shape s, int per, int lane)
 {
-    const int first = lane * per, last = min(first + per, s.experts);
-    float most = moii_float_of(0xFF800000u);
+    float most = moii_float_of(0xFF800000u), *own = p + lane * per;
     double sum = 0;
+    logits += lane * per;
 #pragma unroll 4
-    for (int e = first; e < last; e++) p[e] = __ldcg(logits + e);
+    for (int i = 0; i < per; i++)
+        if (route_there(i, per, s, lane)) own[i] = __ldcg(logits + i);
 #pragma unroll 1
-    for (int e = first; e < last; e++) most = fmaxf(most, p[e]);
+    for (int i = 0; i < per; i++)
+        if (route_there(i, per, s, lane)) most = fmaxf(most, own[i]);
     most = route_most(most);
 #pragma unroll 1
-    for (int e = first; e < last; e++) {
-        const double x = route_exp(p[e], most);
-        p[e] = (float)x;
+    for (int i = 0; i < per; i++) {
+        if (!route_there(i, per, s, lane)) continue;
+        const double x = route_exp(own[i], most);
+        own[i] = (float)x;
         sum += x;
     }
     sum = route_sum(sum);
     const double inverse = 1.0 / sum;
 #pragma unroll 1
-    for (int e = first; e < last; e++) p[e] = route_quotient(p[e], sum, inverse);
+    for (int i = 0; i < per; i++)
+        if (route_there(i, per, s, lane)) own[i] = route_quotient(own[i], sum, inverse);
     __syncwarp();
 }
 
 /* Ids by p, which is lost. */
 MOII_FN void route_by_p(float *p, route_shape s, int *ids, int per, int lane)
 {
-    const int first = lane * per, last = min(first + per, s.experts);
 #pragma unroll 1
     for (int slot = 0; slot < s.top_k; slot++) {
         unsigned int best = 0;
         int at = 0;
 #pragma unroll 1
-        for (int e = first; e < last; e++) {
+        for (int i = 0; i < per; i++) {
+            if (!route_there(i, per, s, lane)) continue;
+            const int e = lane * per + i;
             const unsigned int key = moii_bits_of(p[e]) == 0xFFFFFFFFu ? 0u : route_key(p[e]);
             if (key > best) best = key, at = e;
         }
