@@ -10,6 +10,7 @@
 #include "moe_decode_sm90_args.h"
 #include "num.h"
 #include "lane_scan.cuh"
+#include "own_warp.cuh"
 #include "route_ids.cuh"
 
 typedef struct lists {
@@ -83,7 +84,7 @@ MOII_FN route_shape routing_of(const moe_decode_sm90_args &a)
 /* Pass 1, from logits: each token's ids and weights for pass 2 and the caller, by one warp of one block. */
 MOII_FN void hand_out(const moe_decode_sm90_args &a)
 {
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, token = (int)blockIdx.x + warp * (int)gridDim.x;
+    const int warp = own_warp(), lane = (int)threadIdx.x % 32, token = (int)blockIdx.x + warp * (int)gridDim.x;
     if (token >= a.tokens) return;
     route_held(a.logits + (long long)token * a.experts, 0, routing_of(a), a.ids_out + token * a.top_k, a.weights_out + token * a.top_k, 8, lane);
 }
@@ -100,7 +101,7 @@ MOII_FN void route_token_ids(const lists &l, const moe_decode_sm90_args &a, int 
 {
     const int per = (a.experts + 31) / 32;
     const float *logits = a.logits + (long long)token * a.experts;
-    float *scratch = l.ring + threadIdx.x / 32 * ROUTE_SCRATCH(8);
+    float *scratch = l.ring + own_warp() * ROUTE_SCRATCH(8);
     int *ids = l.ids + token * a.top_k;
     if (per <= 4) route_ids(route_read(logits, routing_of(a), 4, per, lane), logits, routing_of(a), ids, scratch, 4, per, lane);
     else route_ids(route_read(logits, routing_of(a), 8, per, lane), logits, routing_of(a), ids, scratch, 8, per, lane);
@@ -113,7 +114,7 @@ MOII_FN void make_lists(lists &l, const moe_decode_sm90_args &a)
     const int thread = (int)threadIdx.x;
     if (a.logits) {
 #pragma unroll 1
-        for (int t = thread / 32; t < a.tokens; t += DECODE_WARPS) route_token_ids(l, a, t, thread % 32);
+        for (int t = own_warp(); t < a.tokens; t += DECODE_WARPS) route_token_ids(l, a, t, thread % 32);
     } else {
 #pragma unroll 1
         for (int i = thread; i < l.pairs; i += DECODE_THREADS) {
@@ -125,7 +126,7 @@ MOII_FN void make_lists(lists &l, const moe_decode_sm90_args &a)
 #pragma unroll 1
     for (int e = thread; e < a.experts; e += DECODE_THREADS) l.count[e] = 0;
     __syncthreads();
-    if (thread < 32) {
+    if (own_warp() == 0) {
         rank_pairs(l, thread);
         list_actives(l, a.experts, thread);
     }

@@ -9,6 +9,7 @@
 
 #include "moe_decode_f16_sm90_args.h"
 #include "num.h"
+#include "own_warp.cuh"
 #include "ptx_sm90.cuh"
 
 enum { AT_ONCE = 2, SLOTS_AT_ONCE = 8, PIECE = 128 };
@@ -31,14 +32,15 @@ MOII_FN piece piece_of(const moe_decode_f16_sm90_args &a, int number, int lane)
     for (int j = 0; j < a.top_k; j++) {
         const int id = __shfl_sync(0xFFFFFFFFu, given, j);
         const float more = __shfl_sync(0xFFFFFFFFu, weight, j);
-        if (id != given || j == lane) continue;
-        if (j < lane) keeps = false;
-        else p.weight += more;
+        keeps = keeps && (id != given || j >= lane);
+        p.weight += id == given && j > lane ? more : 0.0f;
     }
     p.there_are = __ballot_sync(0xFFFFFFFFu, keeps);
     p.from = (unsigned int)(token * a.top_k * a.hidden + at), p.to = token < a.tokens ? (unsigned int)(token * a.hidden + at) : NOWHERE;
     return p;
 }
+
+MOII_FN unsigned int output_pair(float low, float high) { return moii_bf16_encode(low) | moii_bf16_encode(high) << 16; }
 
 MOII_FN void sum_pieces(const moe_decode_f16_sm90_args &a, const piece p[AT_ONCE])
 {
@@ -55,26 +57,26 @@ MOII_FN void sum_pieces(const moe_decode_f16_sm90_args &a, const piece p[AT_ONCE
         for (int i = 0; i < AT_ONCE; i++)
 #pragma unroll
             for (int j = 0; j < SLOTS_AT_ONCE; j++) {
-                if (!(p[i].there_are >> (first + j) & 1)) continue;
+                const bool is = p[i].there_are >> (first + j) & 1;
                 const float weight = __shfl_sync(0xFFFFFFFFu, p[i].weight, first + j);
-                y[i][0] = __fmaf_rn(weight, v[i][j].x, y[i][0]), y[i][1] = __fmaf_rn(weight, v[i][j].y, y[i][1]);
-                y[i][2] = __fmaf_rn(weight, v[i][j].z, y[i][2]), y[i][3] = __fmaf_rn(weight, v[i][j].w, y[i][3]);
+                y[i][0] = is ? __fmaf_rn(weight, v[i][j].x, y[i][0]) : y[i][0], y[i][1] = is ? __fmaf_rn(weight, v[i][j].y, y[i][1]) : y[i][1];
+                y[i][2] = is ? __fmaf_rn(weight, v[i][j].z, y[i][2]) : y[i][2], y[i][3] = is ? __fmaf_rn(weight, v[i][j].w, y[i][3]) : y[i][3];
             }
     }
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; i++)
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            if (p[i].to == NOWHERE) continue;
-            else if (a.out_f32) ((float *)a.out)[p[i].to + j] = y[i][j];
-            else ((unsigned short *)a.out)[p[i].to + j] = (unsigned short)moii_bf16_encode(y[i][j]);
+    for (int i = 0; i < AT_ONCE; i++) {
+        const uint2 both = make_uint2(output_pair(y[i][0], y[i][1]), output_pair(y[i][2], y[i][3]));
+        if (p[i].to == NOWHERE) continue;
+        if (a.out_f32) *(float4 *)((float *)a.out + p[i].to) = make_float4(y[i][0], y[i][1], y[i][2], y[i][3]);
+        else *(uint2 *)((unsigned short *)a.out + p[i].to) = both;
+    }
 }
 
 /* Ids and weights were there before pass 2 started; its sums are when it has ended. */
 MOII_FN void sum_pairs(const moe_decode_f16_sm90_args &a)
 {
     const int lane = (int)threadIdx.x % 32, step = (int)(gridDim.x * MANY_SUM_WARPS);
-    int number = (int)blockIdx.x + (int)(threadIdx.x / 32 * gridDim.x);
+    int number = (int)blockIdx.x + own_warp() * (int)gridDim.x;
     for (bool waited = false; number < a.tokens * (a.hidden / PIECE); number += AT_ONCE * step, waited = true) {
         piece p[AT_ONCE];
 #pragma unroll

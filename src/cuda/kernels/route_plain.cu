@@ -7,6 +7,7 @@
  *   launch    begins before the grid before it has ended, and waits for it, on devices that can (9.0 and newer)
  */
 #include "num.h"
+#include "own_warp.cuh"
 #include "route_plain_args.h"
 #include "route_topk.cuh"
 
@@ -54,7 +55,7 @@ MOII_FN void route_token_backward(const route_plain_args &a, long long t, int la
 extern "C" __global__ void __launch_bounds__(128, 4) route_plain(const __grid_constant__ route_plain_args a)
 {
     const int lane = (int)threadIdx.x % 32;
-    const long long t = blockIdx.x * 4LL + threadIdx.x / 32;
+    const long long t = blockIdx.x * 4LL + own_warp();
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
