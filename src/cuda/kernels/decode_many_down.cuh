@@ -32,9 +32,8 @@ MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const 
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int pair = pair_of(w, a, k.job, group * F16_MOST_TOKENS + w.lane % 4 * 2 + i);
-        if (pair < 0) continue;
         float *to = a.sums + (long long)pair * a.hidden + (k.tile * F16_ROWS + row_at(w.lane / 4));
-        to[0] = sum.v[i], to[8] = sum.v[i + 2];
+        store_if(pair >= 0, to, sum.v[i]), store_if(pair >= 0, to + 8, sum.v[i + 2]); /* no branch: lanes stay together */
     }
 }
 

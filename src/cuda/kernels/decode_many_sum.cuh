@@ -15,7 +15,7 @@
 enum { AT_ONCE = 2, SLOTS_AT_ONCE = 8, PIECE = 128 };
 
 /* A lane's outputs of a token, and in lane j the weight of slot j; there_are: slots that have a pair. */
-typedef struct piece { unsigned int from, to, there_are; float weight; } piece;
+typedef struct piece { const float *from; unsigned int to, there_are; float weight; } piece;
 
 /* There is none: no slot has a pair, and `to` is NOWHERE. */
 enum { NOWHERE = 0xFFFFFFFFu };
@@ -36,38 +36,69 @@ MOII_FN piece piece_of(const moe_decode_f16_sm90_args &a, int number, int lane)
         p.weight += id == given && j > lane ? more : 0.0f;
     }
     p.there_are = __ballot_sync(0xFFFFFFFFu, keeps);
-    p.from = (unsigned int)(token * a.top_k * a.hidden + at), p.to = token < a.tokens ? (unsigned int)(token * a.hidden + at) : NOWHERE;
+    p.from = a.sums + (unsigned int)(token * a.top_k * a.hidden + at), p.to = token < a.tokens ? (unsigned int)(token * a.hidden + at) : NOWHERE;
     return p;
 }
 
 MOII_FN unsigned int output_pair(float low, float high) { return moii_bf16_encode(low) | moii_bf16_encode(high) << 16; }
 
-MOII_FN void sum_pieces(const moe_decode_f16_sm90_args &a, const piece p[AT_ONCE])
+typedef struct output { float y[4]; } output;
+MOII_FN void add_pair(output &o, float weight, const float4 &v)
 {
-    float y[AT_ONCE][4] = {};
+    o.y[0] = __fmaf_rn(weight, v.x, o.y[0]), o.y[1] = __fmaf_rn(weight, v.y, o.y[1]);
+    o.y[2] = __fmaf_rn(weight, v.z, o.y[2]), o.y[3] = __fmaf_rn(weight, v.w, o.y[3]);
+}
+
+/* Eight slots of a piece, all of which have a pair, or none, in two steps: loads that nothing stands between, and their sum. */
+typedef struct eight { float4 v[SLOTS_AT_ONCE]; } eight;
+enum { ALL_EIGHT = (1 << SLOTS_AT_ONCE) - 1 };
+MOII_FN void load_eight(eight &e, const piece &p, const moe_decode_f16_sm90_args &a)
+{
+    if (!p.there_are) return;
+#pragma unroll
+    for (int j = 0; j < SLOTS_AT_ONCE; j++) e.v[j] = __ldcg((const float4 *)(p.from + (unsigned int)(j * a.hidden)));
+}
+MOII_FN void add_eight(output &o, const eight &e, const piece &p, int first)
+{
+    if (!p.there_are) return;
+#pragma unroll
+    for (int j = 0; j < SLOTS_AT_ONCE; j++) add_pair(o, __shfl_sync(0xFFFFFFFFu, p.weight, first + j), e.v[j]);
+}
+/* Any. */
+MOII_FN void add_some(output &o, const piece &p, int first, const moe_decode_f16_sm90_args &a)
+{
+#pragma unroll 1
+    for (int j = 0; j < SLOTS_AT_ONCE; j++) {
+        const float weight = __shfl_sync(0xFFFFFFFFu, p.weight, (first + j) % 32);
+        if (p.there_are & 1u << j) add_pair(o, weight, __ldcg((const float4 *)(p.from + (unsigned int)(j * a.hidden))));
+    }
+}
+
+MOII_FN void sum_pieces(const moe_decode_f16_sm90_args &a, piece p[AT_ONCE])
+{
+    output y[AT_ONCE] = {};
 #pragma unroll 1
     for (int first = 0; first < a.top_k; first += SLOTS_AT_ONCE) {
-        float4 v[AT_ONCE][SLOTS_AT_ONCE];
+        bool plain = true;
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
+        for (int i = 0; i < AT_ONCE; i++) plain = plain && (!p[i].there_are || (p[i].there_are & ALL_EIGHT) == ALL_EIGHT);
+        if (plain) {
+            eight e[AT_ONCE];
 #pragma unroll
-            for (int j = 0; j < SLOTS_AT_ONCE; j++)
-                if (p[i].there_are >> (first + j) & 1) v[i][j] = __ldcg((const float4 *)(a.sums + (p[i].from + (unsigned int)((first + j) * a.hidden))));
+            for (int i = 0; i < AT_ONCE; i++) load_eight(e[i], p[i], a);
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
+            for (int i = 0; i < AT_ONCE; i++) add_eight(y[i], e[i], p[i], first);
+        } else
 #pragma unroll
-            for (int j = 0; j < SLOTS_AT_ONCE; j++) {
-                const bool is = p[i].there_are >> (first + j) & 1;
-                const float weight = __shfl_sync(0xFFFFFFFFu, p[i].weight, first + j);
-                y[i][0] = is ? __fmaf_rn(weight, v[i][j].x, y[i][0]) : y[i][0], y[i][1] = is ? __fmaf_rn(weight, v[i][j].y, y[i][1]) : y[i][1];
-                y[i][2] = is ? __fmaf_rn(weight, v[i][j].z, y[i][2]) : y[i][2], y[i][3] = is ? __fmaf_rn(weight, v[i][j].w, y[i][3]) : y[i][3];
-            }
+            for (int i = 0; i < AT_ONCE; i++) add_some(y[i], p[i], first, a);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) p[i].from += SLOTS_AT_ONCE * a.hidden, p[i].there_are >>= SLOTS_AT_ONCE;
     }
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {
-        const uint2 both = make_uint2(output_pair(y[i][0], y[i][1]), output_pair(y[i][2], y[i][3]));
+        const uint2 both = make_uint2(output_pair(y[i].y[0], y[i].y[1]), output_pair(y[i].y[2], y[i].y[3]));
         if (p[i].to == NOWHERE) continue;
-        if (a.out_f32) *(float4 *)((float *)a.out + p[i].to) = make_float4(y[i][0], y[i][1], y[i][2], y[i][3]);
+        if (a.out_f32) *(float4 *)((float *)a.out + p[i].to) = make_float4(y[i].y[0], y[i].y[1], y[i].y[2], y[i].y[3]);
         else *(uint2 *)((unsigned short *)a.out + p[i].to) = both;
     }
 }

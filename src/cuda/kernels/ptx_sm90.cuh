@@ -206,7 +206,12 @@ MOII_FN void word_load(unsigned int to, const void *from)
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"((unsigned long long)__cvta_generic_to_global(from)) : "memory");
 }
 
-/* Without a branch. */
+/* Without a branch, which lanes would take apart. */
+MOII_FN void store_if(bool wanted, float *to, float v)
+{
+    asm volatile("{\n .reg .pred there;\n setp.ne.b32 there, %2, 0;\n @there st.global.f32 [%0], %1;\n}"
+                 :: "l"((unsigned long long)__cvta_generic_to_global(to)), "f"(v), "r"((int)wanted) : "memory");
+}
 MOII_FN void word_load_if(bool wanted, unsigned int to, const void *from)
 {
     asm volatile("{\n .reg .pred there;\n setp.ne.b32 there, %2, 0;\n @there cp.async.ca.shared.global [%0], [%1], 4;\n}"
