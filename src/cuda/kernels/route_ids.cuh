@@ -126,8 +126,7 @@ MOII_FN bool route_by_logits(const route_logits &r, route_shape s, int *ids, flo
     }
 }
 
-/* A lane's experts number 0 to per - 1, as many for each lane, some of which there may not be: were lanes to leave these loops apart, the compiler would no
- * longer know that a warp's lanes are together, in all that follows. */
+/* A lane's experts, as many for each lane, some of which there may not be: lanes do not leave loops over them apart (own_warp.cuh). */
 MOII_FN bool route_there(int i, int per, route_shape s, int lane) { return lane * per + i < s.experts; }
 
 /* p of all experts, in memory. */
