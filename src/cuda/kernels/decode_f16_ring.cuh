@@ -52,7 +52,10 @@ enum { SLOT_LINES = F16_UP_LINES };
 enum { SLOT_LINES = LINES };
 #endif
 
-MOII_FN unsigned int slot_at(const worker &w, const moe_decode_f16_sm90_args &a, int slot) { return w.shared + (unsigned int)((w.warp * a.ring + slot) * a.slot_bytes); }
+MOII_FN unsigned int slot_at(const worker &w, const moe_decode_f16_sm90_args &a, int slot)
+{
+    return w.shared + (unsigned int)((w.warp * a.ring + slot) * a.slot_bytes);
+}
 
 /* A slot's scales lie beside it, a word for each line and row, and come with it: behind each lane's own copies and arrival at its barrier.  A lane brings
  * those of row lane % 16, of every second line. */

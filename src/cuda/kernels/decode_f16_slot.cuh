@@ -11,7 +11,8 @@ MOII_FN void add_slot(tile_sum sum[GROUPS], int slot, int part, bool few, const 
     for (int i = 0; i < SLOT_LINES; i++) {
         const int line = part * a.slot_lines + i;
         if (i >= a.slot_lines || line >= a.lines) continue;
-        const unsigned int at = from + i * F16_LINE_BYTES, scale0 = shared_word(scales + 4 * F16_ROWS * i), scale1 = shared_word(scales + 4 * F16_ROWS * i + 32);
+        const unsigned int at = from + i * F16_LINE_BYTES;
+        const unsigned int scale0 = shared_word(scales + 4 * F16_ROWS * i), scale1 = shared_word(scales + 4 * F16_ROWS * i + 32);
         column_source columns[GROUPS];
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) columns[g] = held_at(held, w, a, line, g);
