@@ -3,7 +3,7 @@
 #ifndef MOII_TEXTS_H
 #define MOII_TEXTS_H
 
-enum { MOII_TEXTS_USED = 32 };
+enum { MOII_TEXTS_USED = 48 };
 
 typedef struct moii_text { const char *name, *text; } moii_text; /* "num.h" */
 

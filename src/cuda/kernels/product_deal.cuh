@@ -18,14 +18,22 @@ MOII_FN unsigned int card_read(const shared &s, unsigned int card) { return card
 typedef unsigned int hand; /* which card a role holds or waits for, of all that there ever were */
 
 /* What a card says; group -1: there is no more work. */
-MOII_FN unit read_card(const shared &s, hand h)
+MOII_FN unit look_at_card(const shared &s, hand h)
 {
     const int *from = (const int *)(s.p + CARDS_AT + 32 * (h % CARDS));
     const int4 v = *(const int4 *)from, w = *(const int4 *)(from + 4);
     unit u;
     u.group = v.x, u.row = v.y, u.rows = v.z, u.col = v.w & ~1, u.d_row = w.x, u.block = w.w;
     u.broad = BROAD && v.w & 1; /* a tile's first column is even */
-    u.k = uniform(w.y), u.k_end = uniform(w.z);
+    u.k = w.y, u.k_end = w.z;
+    return u;
+}
+
+/* The same by a whole warp. */
+MOII_FN unit read_card(const shared &s, hand h)
+{
+    unit u = look_at_card(s, h);
+    u.k = uniform(u.k), u.k_end = uniform(u.k_end);
     return u;
 }
 
@@ -45,14 +53,19 @@ MOII_FN void return_card(const shared &s, hand *h)
     ++*h;
 }
 
-/* The dealing thread alone. */
+/* The dealing thread alone; the card's place is free. */
+MOII_FN void write_card(const shared &s, hand h, const unit &u)
+{
+    const unsigned int to = s.base + CARDS_AT + 32 * (h % CARDS);
+    shared_write_four(to, make_uint4(u.group, u.row, u.rows, u.col | u.broad));
+    shared_write_four(to + 16, make_uint4(u.d_row, u.k, u.k_end, u.block));
+    barrier_arrive(card_dealt(s, h));
+}
+
 MOII_FN void deal_card(const shared &s, hand *h, const unit &u)
 {
     barrier_wait(card_read(s, *h), (*h / CARDS & 1) ^ 1);
-    int *to = (int *)(s.p + CARDS_AT + 32 * (*h % CARDS));
-    *(int4 *)to = make_int4(u.group, u.row, u.rows, u.col | u.broad);
-    *(int4 *)(to + 4) = make_int4(u.d_row, u.k, u.k_end, u.block);
-    barrier_arrive(card_dealt(s, *h));
+    write_card(s, *h, u);
     ++*h;
 }
 
@@ -148,6 +161,14 @@ MOII_FN bool deal_unit(const product_args &a, const shared &s, deck *d, int *dra
     if (!more) u->group = -1;
     deal_card(s, h, *u);
     return more;
+}
+
+/* The same of the first unit, which was dealt already. */
+MOII_FN void pass_unit(const product_args &a, const shared &s, deck *d, int *drawn, unsigned int block)
+{
+#if DEAL
+    draw(a, s, d, drawn, 0, block);
+#endif
 }
 
 /* Where the dealing thread keeps it: a larger one in shared memory, for its registers are few. */

@@ -23,28 +23,29 @@ MOII_FN void load_lines(const product_map *mb, const unit &u, unsigned int tile,
 #endif
 }
 
-/* In a cluster the first block fetches A for all. */
-MOII_FN void load_rows(const product_args &a, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block)
+/* In a cluster the first block fetches A for all, unless each is to have its own copy: alone. */
+MOII_FN void load_rows(const product_args &a, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block, bool alone)
 {
 #if !GATHER /* product_gather.cuh */
     const product_map *ma = &a.a_map;
     const int za = A_GROUPED ? u.group : 0;
-    if (CLUSTER > 1 && block > 0) return;
+    const bool to_all = CLUSTER > 1 && !alone;
+    if (to_all && block > 0) return;
     if (HALVES && !A_TURNED && blocks_of(u) < BM / 64) {
 #pragma unroll 1
         for (int i = 0; i < blocks_of(u); i++) {
-            if (CLUSTER > 1) box_load_to(tile + i * 8192, &a.part_map, full, k, u.row + i * 64, za, WHOLE_CLUSTER);
+            if (to_all) box_load_to(tile + i * 8192, &a.part_map, full, k, u.row + i * 64, za, WHOLE_CLUSTER);
             else box_load(tile + i * 8192, &a.part_map, full, k, u.row + i * 64, za);
         }
         return;
     }
 #if A_TURNED
     for (int i = 0; i < BM; i += 64) {
-        if (CLUSTER > 1) box_load_to(tile + i * 128, ma, full, u.row + i, k, za, WHOLE_CLUSTER);
+        if (to_all) box_load_to(tile + i * 128, ma, full, u.row + i, k, za, WHOLE_CLUSTER);
         else box_load(tile + i * 128, ma, full, u.row + i, k, za);
     }
 #else
-    if (CLUSTER > 1) box_load_to(tile, ma, full, k, u.row, za, WHOLE_CLUSTER);
+    if (to_all) box_load_to(tile, ma, full, k, u.row, za, WHOLE_CLUSTER);
     else box_load(tile, ma, full, k, u.row, za);
 #endif
 #endif
@@ -59,7 +60,7 @@ MOII_FN unsigned int stage_bytes(const unit &u)
 }
 
 /* An operand's scales of a unit: one run of floats for each block of 128 of the reduction. */
-#define RUNS_IN_TURN (!ROTATED && !EARLY) /* one thread asks for all of them, in their order */
+#define RUNS_IN_TURN (!ROTATED) /* one thread asks for all of them, in their order */
 typedef struct scale_runs {
     const float *from; /* RUNS_IN_TURN: the next stage's, else the first one's */
     unsigned int apart, bytes;
@@ -100,34 +101,37 @@ MOII_FN feed feed_of(const product_args &a, const unit &u)
 }
 
 /* A stage, whose place is free.  What a cluster shares goes first, else weights, which come from memory. */
-MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, feed *f, unsigned int stage, int i, unsigned int block)
+MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, feed *f, unsigned int stage, int i, unsigned int block, bool alone)
 {
     const int step = turned(u, i), k = u.k + step * (STRIDE * STEP);
     const unsigned int tile = tile_at(s, stage), full = full_barrier(s, stage), scales = s.base + SCALES_AT + SCALE_FLOATS * 4 * stage;
+    const bool to_all = CLUSTER > 1 && !alone;
     barrier_expect(full, f->bytes);
-    if (CLUSTER > 1) load_rows(a, u, tile, full, k, block);
+    if (to_all) load_rows(a, u, tile, full, k, block, alone);
     load_lines(&a.b_map, u, tile, full, k, a.n / 2);
-    if (CLUSTER == 1) load_rows(a, u, tile, full, k, block);
-    if (SCALES_BULK && (CLUSTER == 1 || block == 0)) load_run(&f->a, step, scales, full, CLUSTER > 1);
+    if (!to_all) load_rows(a, u, tile, full, k, block, alone);
+    if (SCALES_BULK && (!to_all || block == 0)) load_run(&f->a, step, scales, full, to_all);
     if (SCALES_BULK && SCALING == SCALING_VECTOR) load_run(&f->b, step, scales + A_STAGED * 4, full, false);
 }
 
-#if !EARLY
-MOII_FN int early_stages(const product_args &) { return 0; }
-#else
-/* How many stages of the block's first unit are sent early: where a tile has all rows, the search for it is short. */
-MOII_FN int early_stages(const product_args &a) { return a.m <= BM ? EARLY_STAGES : 0; }
-
-/* One thread sends them. */
-MOII_FN void load_early(const product_args &a, const shared &s, unsigned int block)
+#if EARLY
+#define EARLY_STAGES (SHORT ? 2 : STAGES)
+/* The warp that loads tiles, whose first lane has opened the stages' and the cards' barriers.  Each block fetches A for itself, for the others of its
+ * cluster may not be there yet.  Gives the stages that were sent. */
+MOII_FN int send_early(const product_args &a, const shared &s, unsigned int block)
 {
-    unit u = { 0, 0, a.m, first_unit() * COLUMNS, 0, 0, a.k, 0 };
-    if (first_unit() >= a.n_tiles) return;
-    unit_part(block, &u);
-    const int steps = min(early_stages(a), steps_of(u));
-    feed f = feed_of(a, u);
+    unit u;
+    __syncwarp();
+    if (a.groups < 1 || !find_first(a, block, &u)) return 0;
+    const int stages = min(EARLY_STAGES, steps_of(u));
+    if (elected()) {
+        feed f = feed_of(a, u);
 #pragma unroll 1
-    for (int i = 0; i < steps; i++) load_step(a, s, u, &f, (unsigned int)i, i, block);
+        for (int i = 0; i < stages; i++) load_step(a, s, u, &f, (unsigned int)i, i, block, true);
+        if (stages > 0) write_card(s, 0, u);
+    }
+    __syncwarp();
+    return stages;
 }
 #endif
 
@@ -149,24 +153,27 @@ MOII_FN void ask_for_sums(const product_args &a, const unit &u)
 #endif
 
 /* And deals the units: the next one while the ring is full, for to find it takes a while. */
-MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block)
+MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block, int sent)
 {
+    hand h = sent > 0; /* the first unit's card is dealt */
     deck made = deck_make(a);
     if (!elected()) return;
     deck *d = deck_at(s, &made);
-    hand h = 0;
     ring r = { 0, 0 };
     unit u, next;
     int drawn = first_unit() - units_apart(), ready = 0;
-    bool more = deal_unit(a, s, d, &drawn, &h, block, &next);
+    bool more = true;
+    if (sent > 0) next = look_at_card(s, 0), pass_unit(a, s, d, &drawn, block);
+    else more = deal_unit(a, s, d, &drawn, &h, block, &next);
 #if ASKS
     unit left = { };
     bool asks = false;
 #endif
-    for (bool early = EARLY; more; early = false) {
+    for (; more; sent = 0) { /* stages of this unit that are under way */
         u = next;
         const int steps = steps_of(u);
         feed f = feed_of(a, u);
+        if (RUNS_IN_TURN && sent > 0) f.a.from += sent * (long long)f.a.apart, f.b.from += sent * (long long)f.b.apart;
         if (WIDENS && steps > 0) await_rows(a, u.row + BM, &ready);
         int step = 0;
 #pragma unroll 1
@@ -174,9 +181,9 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
             const int end = half || !DEAL ? steps : min(steps, STAGES);
 #pragma unroll 1
             for (; step < end; step++) {
-                if (!early || step >= early_stages(a)) { /* else it is under way */
+                if (step >= sent) {
                     barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
-                    load_step(a, s, u, &f, r.stage, step, block);
+                    load_step(a, s, u, &f, r.stage, step, block, false);
                 }
                 ring_step(&r);
 #if ASKS

@@ -37,7 +37,9 @@
 #define MOII_PRODUCT_SM90_CUH
 
 #include "bf16x2.cuh"
+#include "lane_scan.cuh"
 #include "num.h"
+#include "own_warp.cuh"
 #include "product_scales.cuh"
 #include "product_sm90_args.h"
 #include "ptx_sm90.cuh"
@@ -126,8 +128,7 @@
 #define ANY_ORDER (SHORT && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
 #define STRIDE (ANY_ORDER ? SPLIT : 1)
 /* tiles of the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early */
-#define EARLY (SHORT && CLUSTER * SPLIT == 1 && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
-#define EARLY_STAGES 2
+#define EARLY (SPLIT == 1 && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS)
 #define SQUARES_STEPS 64 /* stages whose scales of B's squares are fetched together, in advance */
 
 #define WGMMA_N BN
@@ -214,6 +215,7 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 
 #include "product_units.cuh"
 #include "product_deal.cuh"
+#include "product_early.cuh"
 #include "product_gather.cuh"
 #include "product_squares.cuh"
 #include "product_widen.cuh"
@@ -250,9 +252,9 @@ MOII_FN void open_barriers(const shared &s, unsigned int block)
     if (threadIdx.x < 128 && threadIdx.x % 32 == 0) barrier_init_done();
 }
 
-MOII_FN void consume(const product_args &a, shared s, unsigned int block)
+/* among: which of the multiplying warpgroups it is */
+MOII_FN void consume(const product_args &a, shared s, unsigned int block, int among)
 {
-    const int among = __shfl_sync(~0u, (int)threadIdx.x / 128 - 1, 0); /* a warp knows it is the same for all its lanes */
     const int wg = among % WGS, team = among / WGS;
     hand h = 0;
     ring r = { 0, 0 };
@@ -293,29 +295,29 @@ MOII_FN void product(const product_args &a)
     asm("mov.u32 %0, product_memory;" : "=r"(s.base) : "l"((unsigned long long)product_memory)); /* a constant, which a cast would not be in a cluster */
     s.p = product_memory;
     const unsigned int block = CLUSTER * SPLIT > 1 ? cluster_rank() : 0;
-    const int warp = (int)threadIdx.x / 32;
+    const int warp = own_warp();
     if (threadIdx.x == 96) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
     s.rank = block;
     open_barriers(s, block);
-    if (SPLIT > 1) cluster_here(); /* the others' memory is not touched before the end */
+    if (SPLIT > 1 || (EARLY && CLUSTER > 1)) cluster_here(); /* the others' memory is not touched before the end, or before they have met */
     /* what the stream holds before has ended, and its results are there; what comes behind may start as soon as there is room */
     grid_wait();
     grid_release();
+    int sent = 0; /* stages of the first unit */
 #if EARLY
-    if (warp > 0) threads_meet(0, THREADS);
-    else {
-        threads_pass(0, THREADS);
-        __syncwarp(); /* lane 0 opened the barriers */
-        if (elected()) load_early(a, s, block);
-        __syncwarp();
+    if (CLUSTER == 1 && warp > 0) threads_meet(0, THREADS);
+    if (warp == 0) {
+        if (CLUSTER == 1) threads_pass(0, THREADS); /* nobody waits for it, nor it for anybody */
+        sent = send_early(a, s, block);
     }
+    if (CLUSTER > 1) cluster_wait();
 #else
     if (CLUSTER > 1) cluster_meet();
     else __syncthreads();
 #endif
     if (warp < 4) {
         if (THREADS > 256) REGISTERS_GIVE(PRODUCER_REGISTERS);
-        if (warp == 0) load_tiles(a, s, block);
+        if (warp == 0) load_tiles(a, s, block, sent);
         if (SCALE_ARRIVALS > 0 && warp > 0) load_scales(a, s);
         if (WIDENS && warp > 0) widen_rows(a, s);
 #if SCALING == SCALING_SQUARE
@@ -326,7 +328,7 @@ MOII_FN void product(const product_args &a)
     } else {
         if (THREADS > 256) REGISTERS_TAKE(CONSUMER_REGISTERS);
         if (KEEPS_THREAD) s.thread = __shfl_sync(0xFFFFFFFFu, threadIdx.x, threadIdx.x % 32);
-        consume(a, s, block);
+        consume(a, s, block, warp / 4 - 1);
     }
     if (CLUSTER > 1) cluster_meet(); /* nobody leaves while another may still write to its memory */
 }

@@ -5,7 +5,6 @@
 #define MOII_PRODUCT_SQUARES_CUH
 
 #if SCALING == SCALING_SQUARE
-#define KNOWN_FIRST (SHORT && GROUPS == PRODUCT_DENSE)
 #define SQUARES_BARRIERS (BARRIERS_AT + 16 * STAGES)
 
 MOII_FN unsigned int squares_full(const shared &s, unsigned int place) { return s.base + SQUARES_BARRIERS + 16 * place; }
@@ -55,17 +54,17 @@ MOII_FN void fetch_squares(const product_args &a, const shared &s, const unit &u
 MOII_FN void load_squares(const product_args &a, const shared &s, unsigned int block)
 {
     squares first = { };
-    if (KNOWN_FIRST) {
-        unit u;
-        cursor c = cursor_begin(a, ROWS_ANY);
-        if (find_unit(a, &c, first_unit(), block, &u)) first = read_squares(a, u, 0);
-    }
+    bool known = false;
+#if SHORT && GROUPS == PRODUCT_DENSE
+    unit u;
+    known = find_first(a, block, &u);
+    if (known) first = read_squares(a, u, 0);
+#endif
     hand h = 0;
     unsigned int fetched = 0;
-    unit u;
-    for (; take_card(s, h, &u); return_card(s, &h))
+    for (unit u; take_card(s, h, &u); return_card(s, &h))
         for (int step = 0; step < steps_of(u); step += SQUARES_STEPS, fetched++) {
-            if (KNOWN_FIRST && fetched == 0) write_squares(s, first, 0);
+            if (known && fetched == 0) write_squares(s, first, 0);
             else fetch_squares(a, s, u, step, fetched);
         }
 }

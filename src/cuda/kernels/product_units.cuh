@@ -99,6 +99,30 @@ MOII_FN void unit_part(unsigned int block, unit *u)
     u->block = u->k / BLOCK_OF_SCALES;
 }
 
+/* The tile in row m of tiles, column n of a cluster's tiles, of a group from `begin` to `end`; down: rows of the tile in front of the unit. */
+MOII_FN void unit_at(const product_args &a, int group, int begin, int end, int m, int n, bool broad, int down, unsigned int block, unit *u)
+{
+    const int row = m * BM + down;
+    u->group = group;
+    u->broad = broad;
+    u->col = (n * CLUSTER + (CLUSTER > 1 ? (int)block : 0)) * COLUMNS << broad;
+    u->k = 0, u->k_end = a.k, u->block = 0;
+#if GROUPS == PRODUCT_ROWS
+    u->row = begin + row;
+    u->rows = end - u->row;
+    u->d_row = u->row;
+#else
+    u->row = row;
+    u->rows = (GROUPS == PRODUCT_DEPTH ? a.m : end) - row;
+    u->d_row = group * a.m + row;
+#endif
+#if GROUPS == PRODUCT_DEPTH
+    u->k = a.depth_block ? a.depth_block * (begin / a.depth_block + group) : begin;
+    u->k_end = u->k + (end - begin);
+    u->block = begin / BLOCK_OF_SCALES + group;
+#endif
+}
+
 /* false: there is no such unit.  i must not descend from call to call. */
 MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int block, unit *u)
 {
@@ -125,25 +149,7 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
         c->band++;
     }
     const int in = i - c->first, n = high == 1 ? in : quotient(in, high), m = broad ? tiles : c->band * a.band + in - n * high;
-    const int row = m * BM + (CUTS ? piece * (BM / c->pieces) : 0);
-    u->group = c->group;
-    u->broad = broad;
-    u->col = (n * CLUSTER + (CLUSTER > 1 ? (int)block : 0)) * COLUMNS << broad;
-    u->k = 0, u->k_end = a.k, u->block = 0;
-#if GROUPS == PRODUCT_ROWS
-    u->row = c->begin + row;
-    u->rows = c->end - u->row;
-    u->d_row = u->row;
-#else
-    u->row = row;
-    u->rows = (GROUPS == PRODUCT_DEPTH ? a.m : c->end) - row;
-    u->d_row = c->group * a.m + row;
-#endif
-#if GROUPS == PRODUCT_DEPTH
-    u->k = a.depth_block ? a.depth_block * (c->begin / a.depth_block + c->group) : c->begin;
-    u->k_end = u->k + (c->end - c->begin);
-    u->block = c->begin / BLOCK_OF_SCALES + c->group;
-#endif
+    unit_at(a, c->group, c->begin, c->end, m, n, broad, CUTS ? piece * (BM / c->pieces) : 0, block, u);
     if (CUTS && i >= c->cut) u->rows = min(u->rows, BM / c->pieces), u->k_end = u->rows > 0 ? u->k_end : 0;
     unit_part(block, u);
     return true;

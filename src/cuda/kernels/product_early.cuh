@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * product_early.cuh: a cluster's first unit, for product_sm90.cuh: found and sent for before anything else.
+ *
+ * Whatever a kernel does first it does slowly: its code, its constants and the offsets of groups come from memory.  Found as all others are, the first
+ * unit's first copy was sent 4500 clocks after the block had begun, of ragged groups 8500.  Here a whole warp looks for it, by a short way that does not know
+ * all cases, and sends for the stages that the ring has room for (product_load.cuh), before the block's other warps and its cluster have met. */
+#ifndef MOII_PRODUCT_EARLY_CUH
+#define MOII_PRODUCT_EARLY_CUH
+
+#if EARLY || (SHORT && GROUPS == PRODUCT_DENSE)
+
+#if B_GROUPED
+/* A whole warp: the group that has the unit, what it has in front of it, and where its rows are; false: none, or one that is dealt in another order. */
+MOII_FN bool first_group(const product_args &a, int *group, int *in, int *begin, int *end)
+{
+    const int lane = (int)threadIdx.x % 32, want = first_unit();
+    int before = 0;
+    bool found = false, few = false;
+#pragma unroll 1
+    for (int from = 0; from < a.groups; from += 32) {
+        const int g = min(from + lane, a.groups - 1);
+#if GROUPS == PRODUCT_MASKED
+        const int b = 0, e = (int)min(max(__ldg(a.offsets + g), 0ll), (long long)a.m);
+#else
+        const int b = (int)__ldg(a.offsets + g), e = (int)__ldg(a.offsets + g + 1);
+#endif
+        const int rows = from + lane < a.groups ? e - b : 0, n = tiles_high(rows) * a.n_tiles + (ends_broad(rows) ? broad_tiles(a) : 0);
+        const int upto = before + lane_scan(n, lane);
+        const unsigned int behind = __ballot_sync(~0u, upto > want);
+        const int at = behind ? __ffs((int)behind) - 1 : 31;
+        few = few || __any_sync(~0u, rows > 0 && rows <= FEW_ROWS);
+        if (!found) *group = from + at, *in = want - __shfl_sync(~0u, upto - n, at), *begin = __shfl_sync(~0u, b, at), *end = __shfl_sync(~0u, e, at);
+        found = found || behind != 0;
+        before = __shfl_sync(~0u, upto, 31);
+    }
+    return found && !(DEAL && few);
+}
+#endif
+
+/* A whole warp: the cluster's first unit; false: it is to be looked for as all others are. */
+#if SHORT
+MOII_FN bool find_first(const product_args &a, unsigned int block, unit *u)
+{
+    if (a.m > BM || first_unit() >= a.n_tiles) return false;
+    unit_at(a, 0, 0, a.m, 0, first_unit(), false, 0, block, u);
+    unit_part(block, u);
+    return true;
+}
+#else
+MOII_FN bool find_first(const product_args &a, unsigned int block, unit *u)
+{
+    int group = 0, in = first_unit(), begin = 0, end = a.m, band = 0;
+#if B_GROUPED
+    if (!first_group(a, &group, &in, &begin, &end)) return false;
+#elif GROUPS == PRODUCT_DEPTH
+    begin = (int)__ldg(a.offsets), end = (int)__ldg(a.offsets + 1);
+#endif
+    const int tiles = tiles_high(GROUPS == PRODUCT_DEPTH ? a.m : end - begin);
+    if (in >= tiles * a.n_tiles) return false;
+    if (in >= a.band * a.n_tiles) band = quotient(in, a.band * a.n_tiles), in -= band * a.band * a.n_tiles;
+    const int high = min(a.band, tiles - band * a.band), n = quotient(in, high);
+    unit_at(a, group, begin, end, band * a.band + in - n * high, n, false, 0, block, u);
+    return true;
+}
+#endif
+#endif
+
+#endif
