@@ -62,6 +62,7 @@ MOII_FN void write_card(const shared &s, hand h, const unit &u)
     barrier_arrive(card_dealt(s, h));
 }
 
+/* The same when it is free. */
 MOII_FN void deal_card(const shared &s, hand *h, const unit &u)
 {
     barrier_wait(card_read(s, *h), (*h / CARDS & 1) ^ 1);

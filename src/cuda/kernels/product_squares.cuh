@@ -50,7 +50,8 @@ MOII_FN void fetch_squares(const product_args &a, const shared &s, const unit &u
     write_squares(s, read_squares(a, u, step), fetched);
 }
 
-/* All units' scales, where the warp has nothing else to load.  The first unit's it asks for before it is told which one that is. */
+/* All units' scales, where the warp has nothing else to load.  Of few rows it asks for the first unit's before it is told which one
+ * that is. */
 MOII_FN void load_squares(const product_args &a, const shared &s, unsigned int block)
 {
     squares first = { };
