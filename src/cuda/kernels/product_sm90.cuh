@@ -128,7 +128,7 @@
 #define ANY_ORDER (SHORT && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
 #define STRIDE (ANY_ORDER ? SPLIT : 1)
 /* tiles of the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early */
-#define EARLY (SPLIT == 1 && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS)
+#define EARLY ((SPLIT == 1 || SHORT) && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS)
 #define SQUARES_STEPS 64 /* stages whose scales of B's squares are fetched together, in advance */
 
 #define WGMMA_N BN
@@ -246,7 +246,7 @@ MOII_FN void open_barriers(const shared &s, unsigned int block)
     if (threadIdx.x == 64) barrier_init(s.base + PARTS_BARRIER, 1), barrier_expect(s.base + PARTS_BARRIER, (SPLIT - 1) * parts_here(block) * TEAM * 16);
 #endif
 #if SCALING == SCALING_SQUARE
-    if (threadIdx.x == 32)
+    if (threadIdx.x == (EARLY ? 0 : 32))
         for (unsigned int i = 0; i < 2; i++) barrier_init(squares_full(s, i), 1), barrier_init(squares_empty(s, i), CONSUMERS / 32);
 #endif
     if (threadIdx.x < 128 && threadIdx.x % 32 == 0) barrier_init_done();

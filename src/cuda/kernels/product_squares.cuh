@@ -31,18 +31,23 @@ MOII_FN squares read_squares(const product_args &a, const unit &u, int step)
     return v;
 }
 
-/* They are the fetched-th 64. */
-MOII_FN void write_squares(const shared &s, const squares &v, unsigned int fetched)
+/* Into a place that is free. */
+MOII_FN void place_squares(const shared &s, const squares &v, unsigned int place)
 {
     const int lane = (int)threadIdx.x % 32;
-    const unsigned int place = fetched & 1;
-    barrier_wait(squares_empty(s, place), (fetched >> 1 & 1) ^ 1);
 #pragma unroll
     for (int i = 0; i < TILE_SQUARES; i++)
 #pragma unroll
         for (int j = 0; j < SQUARES_STEPS / 32; j++) shared_write(squares_at(s, place) + 4 * (i * SQUARES_STEPS + j * 32 + lane), v.of[i][j]);
     __syncwarp();
     if (lane == 0) barrier_arrive(squares_full(s, place));
+}
+
+/* They are the fetched-th 64. */
+MOII_FN void write_squares(const shared &s, const squares &v, unsigned int fetched)
+{
+    barrier_wait(squares_empty(s, fetched & 1), (fetched >> 1 & 1) ^ 1);
+    place_squares(s, v, fetched & 1);
 }
 
 MOII_FN void fetch_squares(const product_args &a, const shared &s, const unit &u, int step, unsigned int fetched)
@@ -65,6 +70,7 @@ MOII_FN void load_squares(const product_args &a, const shared &s, unsigned int b
     unsigned int fetched = 0;
     for (unit u; take_card(s, h, &u); return_card(s, &h))
         for (int step = 0; step < steps_of(u); step += SQUARES_STEPS, fetched++) {
+            if (u.ahead && step == 0) continue;
             if (known && fetched == 0) write_squares(s, first, 0);
             else fetch_squares(a, s, u, step, fetched);
         }

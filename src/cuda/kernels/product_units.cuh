@@ -20,6 +20,7 @@ typedef struct unit {
     int k, k_end;    /* of the reduction, as it lies in A and B */
     int block;       /* scales: the block at k, in units of 128 or 32 values */
     bool broad;      /* BROAD: 2 BN columns */
+    bool ahead;      /* scales of the first stages' squares of B are sent for already (product_early.cuh) */
 } unit;
 
 typedef struct cursor { /* the group and its band where the last unit lay */
@@ -104,7 +105,7 @@ MOII_FN void unit_at(const product_args &a, int group, int begin, int end, int m
 {
     const int row = m * BM + down;
     u->group = group;
-    u->broad = broad;
+    u->broad = broad, u->ahead = false;
     u->col = (n * CLUSTER + (CLUSTER > 1 ? (int)block : 0)) * COLUMNS << broad;
     u->k = 0, u->k_end = a.k, u->block = 0;
 #if GROUPS == PRODUCT_ROWS
