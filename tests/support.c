@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -54,6 +55,14 @@ int moit_picked(uint64_t i)
     const char *every = getenv("MOIT_EVERY");
     long n = every ? atol(every) : 1;
     return n <= 1 || i % (uint64_t)n == 0;
+}
+
+int moit_part(int *parts)
+{
+    int part = 0;
+    *parts = 1;
+    if (getenv("MOIT_PART")) assert_int_equal(sscanf(getenv("MOIT_PART"), "%d/%d", &part, parts), 2);
+    return part;
 }
 
 moi_ctx *moit_ctx(int reference)

@@ -25,6 +25,9 @@ void moit_fill_nasty(moit_rng *rng, float *x, int64_t n, int nonfinite);
 
 /* Whether to run case `i` of a table: all, or every n-th where MOIT_EVERY=n asks for a selection (compute-sanitizer is slow). */
 int moit_picked(uint64_t i);
+/* MOIT_PART=i/n in the environment: a test of many cases does every n-th from the i-th on, so that several processes compile kernels at once.  Else
+ * 0 of 1. */
+int moit_part(int *parts);
 
 /* A context that lives until the test program ends.  reference: only reference rows. */
 moi_ctx *moit_ctx(int reference);

@@ -28,14 +28,6 @@ moi_ctx *moit_gpu(void)
     return ctx;
 }
 
-int moit_part(int *parts)
-{
-    int part = 0;
-    *parts = 1;
-    if (getenv("MOIT_PART")) assert_int_equal(sscanf(getenv("MOIT_PART"), "%d/%d", &part, parts), 2);
-    return part;
-}
-
 const char *moit_any_row(const char *op, int i)
 {
     int cpu_rows = 0;

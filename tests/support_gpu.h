@@ -16,9 +16,6 @@
 
 /* The context of the cuda back end; NULL where there is no device.  With MOIT_GPU=1 in the environment that fails the test. */
 moi_ctx *moit_gpu(void);
-/* MOIT_PART=i/n in the environment: a test of many cases does every n-th from the i-th on, so that several processes compile kernels at once.  Else
- * 0 of 1. */
-int moit_part(int *parts);
 /* As moit_row, with the cuda rows behind those of the CPU where there is a device. */
 const char *moit_any_row(const char *op, int i);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_ggemm.c: every row of ggemm, group by group, against sums in double. */
-#include "support_gpu.h"
+#include "support.h"
 #include "support_products.h"
 
 #include <math.h>

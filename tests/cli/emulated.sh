@@ -25,7 +25,6 @@ emulated test_tensor_cases 1 53/80 # a reduction in groups with one scale for ea
 emulated test_tensor_cases 1 9/80 # rows with one scale each: broad tiles and cut ones, with the bits of others
 emulated test_tensor_cases 1 33/80 # tiles drawn by tickets that are added to
 emulated test_ggemm_swiglu 1 3/97
-emulated test_ggemm 1 3/97
 EMU_CHECK=1; export EMU_CHECK
 emulated test_decode_logits 147 0/1
 emulated test_decode_logits 154 0/1 # close logits, more of them than a warp has room for
