@@ -223,6 +223,28 @@ static void test_brief(void **state)
     }
 }
 
+/* Few rows whose reduction blocks share: parts that have as many stages as are sent for at once, fewer, and more. */
+static void test_split(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const struct { int64_t m, n, k; } cases[] = { { 60, 40, 1424 }, { 30, 96, 4112 }, { 128, 64, 2080 }, { 100, 40, 784 }, { 17, 33, 400 } };
+    int parts, part = moit_part(&parts), count = 2 * (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor split", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = MOIT_DENSE, .out = i % 2 ? MOI_F32 : MOI_BF16, .accumulate = i % 2, .m = cases[i / 2].m, .n = cases[i / 2].n,
+                  .k = cases[i / 2].k };
+        j.a.format = (moi_format)BLK(COL), j.b.format = (moi_format)SQUARES;
+        moit_job_operands(&j, &rng);
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, "SHORT=") && (moit_job_chose(&j, "SPLIT=2") || moit_job_chose(&j, "SPLIT=4")));
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
 /* Scales of 1x32 blocks whose code is 0, 2^-127, among others, in words and in bytes, with and without a last stage of fewer blocks. */
 static void test_scale_ends(void **state)
 {
@@ -285,7 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_cut), cmocka_unit_test(test_boxes),
-        cmocka_unit_test(test_brief), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows),
+        cmocka_unit_test(test_brief), cmocka_unit_test(test_split), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
