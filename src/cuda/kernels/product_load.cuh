@@ -117,6 +117,9 @@ MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, fe
 #if EARLY
 #define EARLY_STAGES (SHORT ? 3 : STAGES)
 static_assert(EARLY_STAGES <= STAGES, "nobody waits for a place");
+/* Of many rows the scales of B's squares, too, asked for in front of the copies and there behind them: their own warp would have to wait for the card. */
+#define SQUARES_EARLY (SCALING == SCALING_SQUARE && !SHORT)
+
 /* The warp that loads tiles, whose first lane has opened the stages' and the cards' barriers.  Each block fetches A for itself, for the others of its
  * cluster may not be there yet.  Gives the stages that were sent. */
 MOII_FN int send_early(const product_args &a, const shared &s, unsigned int block)
@@ -125,7 +128,7 @@ MOII_FN int send_early(const product_args &a, const shared &s, unsigned int bloc
     __syncwarp();
     if (a.groups < 1 || !find_first(a, block, &u)) return 0;
     const int stages = min(EARLY_STAGES, steps_of(u));
-#if SCALING == SCALING_SQUARE && !SHORT
+#if SQUARES_EARLY
     u.ahead = stages > 0;
     const squares v = read_squares(a, u, 0);
 #endif
@@ -136,7 +139,7 @@ MOII_FN int send_early(const product_args &a, const shared &s, unsigned int bloc
         if (stages > 0) write_card(s, 0, u);
     }
     __syncwarp();
-#if SCALING == SCALING_SQUARE && !SHORT
+#if SQUARES_EARLY
     if (stages > 0) place_squares(s, v, 0);
 #endif
     return stages;

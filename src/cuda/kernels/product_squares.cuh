@@ -70,7 +70,7 @@ MOII_FN void load_squares(const product_args &a, const shared &s, unsigned int b
     unsigned int fetched = 0;
     for (unit u; take_card(s, h, &u); return_card(s, &h))
         for (int step = 0; step < steps_of(u); step += SQUARES_STEPS, fetched++) {
-            if (u.ahead && step == 0) continue;
+            if (u.ahead && step == 0) continue; /* send_early has */
             if (known && fetched == 0) write_squares(s, first, 0);
             else fetch_squares(a, s, u, step, fetched);
         }

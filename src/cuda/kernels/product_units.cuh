@@ -20,7 +20,7 @@ typedef struct unit {
     int k, k_end;    /* of the reduction, as it lies in A and B */
     int block;       /* scales: the block at k, in units of 128 or 32 values */
     bool broad;      /* BROAD: 2 BN columns */
-    bool ahead;      /* scales of the first stages' squares of B are sent for already (product_early.cuh) */
+    bool ahead;      /* the first 64 stages' scales of B's squares are fetched already (send_early) */
 } unit;
 
 typedef struct cursor { /* the group and its band where the last unit lay */
