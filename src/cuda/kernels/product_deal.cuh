@@ -86,7 +86,7 @@ MOII_FN deck deck_make(const product_args &a) /* a whole warp */
 #pragma unroll 1
     for (int g = (int)threadIdx.x % 32; g < a.groups; g += 32) {
         const int rows = (int)(__ldg(a.offsets + g + 1) - __ldg(a.offsets + g));
-        const int n = tiles_high(rows) * a.n_tiles + (ends_broad(rows) ? broad_tiles(a) : 0);
+        const int n = group_units(a, rows);
         all += n;
         if (rows <= FEW_ROWS) few += n;
     }

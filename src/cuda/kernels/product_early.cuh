@@ -7,7 +7,8 @@
 #ifndef MOII_PRODUCT_EARLY_CUH
 #define MOII_PRODUCT_EARLY_CUH
 
-#if EARLY || (SHORT && GROUPS == PRODUCT_DENSE)
+#if EARLY
+static_assert(!SHORT || GROUPS == PRODUCT_DENSE, "a tile of few rows is one matrix's");
 
 #if B_GROUPED
 /* A whole warp: the group that has the unit, what it has in front of it, and where its rows are; false: none, or one that is dealt in another order. */
@@ -24,7 +25,7 @@ MOII_FN bool first_group(const product_args &a, int *group, int *in, int *begin,
 #else
         const int b = (int)__ldg(a.offsets + g), e = (int)__ldg(a.offsets + g + 1);
 #endif
-        const int rows = from + lane < a.groups ? e - b : 0, n = tiles_high(rows) * a.n_tiles + (ends_broad(rows) ? broad_tiles(a) : 0);
+        const int rows = from + lane < a.groups ? e - b : 0, n = group_units(a, rows);
         const int upto = before + lane_scan(n, lane);
         const unsigned int behind = __ballot_sync(~0u, upto > want);
         const int at = behind ? __ffs((int)behind) - 1 : 31;

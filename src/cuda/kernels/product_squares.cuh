@@ -61,7 +61,7 @@ MOII_FN void load_squares(const product_args &a, const shared &s, unsigned int b
 {
     squares first = { };
     bool known = false;
-#if SHORT && GROUPS == PRODUCT_DENSE
+#if EARLY && SHORT
     unit u;
     known = find_first(a, block, &u);
     if (known) first = read_squares(a, u, 0);

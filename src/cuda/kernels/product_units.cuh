@@ -78,6 +78,8 @@ MOII_FN cursor cursor_begin(const product_args &a, int kind)
 MOII_FN int tiles_high(int rows) { return (rows + BM - 1 - (BROAD ? FEW_ROWS : 0)) / BM; }
 MOII_FN bool ends_broad(int rows) { return BROAD && rows > tiles_high(rows) * BM; }
 MOII_FN int broad_tiles(const product_args &a) { return (a.n_tiles + 1) / 2; }
+/* Units of a group of so many rows. */
+MOII_FN int group_units(const product_args &a, int rows) { return tiles_high(rows) * a.n_tiles + (ends_broad(rows) ? broad_tiles(a) : 0); }
 
 /* x / by, from a guess that is off by less than 1 until x / by is 2^22, and is put right however far it is off. */
 MOII_FN int quotient(int x, int by)
