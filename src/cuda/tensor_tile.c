@@ -32,7 +32,7 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int parts = t->split > 1 ? t->split * (int)moii_ceil_div(t->waves * t->bn / 8, t->split) * 128 * t->wgs * 16 : 0;
     int gather = p->gather_rows ? bm * 4 : 0, places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
     int tops = p->swiglu ? t->wgs * bm * 4 : 0;
-    return gather + places + tops + squares + 416 + join + parts + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
+    return gather + places + tops + squares + 448 + join + parts + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
 /* ---- the estimate ---- */

@@ -110,8 +110,10 @@
 /* FP32 leaves by boxes (product_carry.cuh); BRIEF: smaller tiles of it, of short reductions (tensor_tile.c) */
 #define BRIEF (SCALING == SCALING_ROWS && GROUPS == PRODUCT_DEPTH && ADD && WGS == 2 && BN == 128)
 #define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256 || BRIEF) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
+/* two loading warps that nobody needs send the boxes of D, one a warpgroup's, which goes on meanwhile (product_send.cuh) */
+#define SENDS (WGS == 2 && TURNS == 1 && SPLIT == 1 && !OUT_F32 && !SWIGLU && !SHORT && SCALE_ARRIVALS == 0 && !WIDENS)
 /* warps that read what the block works on */
-#define CARD_READERS (CONSUMERS / 32 + (SCALE_ARRIVALS > 0 || WIDENS ? LOADERS / 32 : SCALING == SCALING_SQUARE ? 1 : 0))
+#define CARD_READERS (CONSUMERS / 32 + (SENDS ? WGS : 0) + (SCALE_ARRIVALS > 0 || WIDENS ? LOADERS / 32 : SCALING == SCALING_SQUARE ? 1 : 0))
 #define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
 /* columns that share a scale of B: all of a tile that cannot straddle two squares */
 #define COMMON_RUN(columns) ((columns) % 128 == 0 ? 128 : (columns) % 64 == 0 ? 64 : (columns) % 32 == 0 ? 32 : (columns) % 16 == 0 ? 16 : 8)
@@ -183,7 +185,8 @@
 #define PARTS_BARRIER TICKETS_AT /* SPLIT: there are no tickets */
 #define DECK_AT (TICKETS_AT + 16 * TICKETS)
 #define DECK_BYTES 96
-#define GATHER_AT (DECK_AT + DECK_BYTES) /* the tile's rows of A */
+#define ROOMS_AT (DECK_AT + DECK_BYTES) /* SENDS: barriers */
+#define GATHER_AT (ROOMS_AT + 32) /* the tile's rows of A */
 #define PLACES_AT (GATHER_AT + (GATHER ? BM * 4 : 0)) /* for each multiplying warp and wave: where its 16 rows go, their weights */
 #define TOPS_AT (PLACES_AT + (PLACED ? CONSUMERS * WAVES * 4 : 0)) /* rows' largest magnitudes, of each warpgroup */
 #define PRODUCT_SHARED (TOPS_AT + (SWIGLU ? WGS * BM * 4 : 0))
@@ -210,6 +213,8 @@ typedef struct shared {
 
 MOII_FN unsigned int full_barrier(const shared &s, unsigned int stage) { return s.base + BARRIERS_AT + 16 * stage; }
 MOII_FN unsigned int empty_barrier(const shared &s, unsigned int stage) { return s.base + BARRIERS_AT + 16 * stage + 8; }
+MOII_FN unsigned int room_full(const shared &s, int wg) { return s.base + ROOMS_AT + 16 * (unsigned int)wg; }
+MOII_FN unsigned int room_free(const shared &s, int wg) { return room_full(s, wg) + 8; }
 MOII_FN unsigned int tile_at(const shared &s, unsigned int stage) { return s.base + STAGE_BYTES * stage; }
 MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)(s.p + SCALES_AT) + SCALE_FLOATS * stage; }
 
@@ -223,6 +228,7 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_multiply.cuh"
 #include "product_lines.cuh"
 #include "product_place.cuh"
+#include "product_send.cuh"
 #include "product_store.cuh"
 #include "product_activate.cuh"
 
@@ -241,6 +247,10 @@ MOII_FN void open_barriers(const shared &s, unsigned int block)
 #if DEAL && CLUSTER > 1
     if (threadIdx.x == 64)
         for (unsigned int i = 0; i < TICKETS; i++) barrier_init(ticket_at(s, i) + 8, 1);
+#endif
+#if SENDS
+    if (threadIdx.x == 96)
+        for (int wg = 0; wg < WGS; wg++) barrier_init(room_full(s, wg), 4), barrier_init(room_free(s, wg), 1);
 #endif
 #if SPLIT > 1
     if (threadIdx.x == 64) barrier_init(s.base + PARTS_BARRIER, 1), barrier_expect(s.base + PARTS_BARRIER, (SPLIT - 1) * parts_here(block) * TEAM * 16);
@@ -278,7 +288,7 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block, int am
 #elif SWIGLU
         store_activated(a, s, u, wg, sum);
 #else
-        store_tile(a, s, u, wg, sum, codes);
+        store_tile(a, s, u, h, wg, sum, codes);
 #endif
     }
     if ((!OUT_F32 || CARRIES) && SPLIT == 1 && threadIdx.x % 32 == 0) copies_read(); /* the block's memory is needed until then */
@@ -320,6 +330,9 @@ MOII_FN void product(const product_args &a)
         if (warp == 0) load_tiles(a, s, block, sent);
         if (SCALE_ARRIVALS > 0 && warp > 0) load_scales(a, s);
         if (WIDENS && warp > 0) widen_rows(a, s);
+#if SENDS
+        if (warp > 1) send_boxes(a, s, warp - 2);
+#endif
 #if SCALING == SCALING_SQUARE
         if (SCALE_ARRIVALS == 0 && warp == 1) load_squares(a, s, block);
 #endif

@@ -78,16 +78,19 @@ MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, 
 }
 
 /* BF16 by way of a warpgroup's shared memory: boxes of 64 rows of 64 columns, BOXES at a time, copied in the background by a warp each. */
-MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, int wg, int warp, int lane, const boxed sum)
+MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, hand h, int wg, int warp, int lane, const boxed sum)
 {
-    const unsigned int mine = OUT_AT + (unsigned int)wg * (BOXES * 8192);
-    const unsigned int to = s.base + mine + warp * 2048 + lane % 16 * 128;
-    const bool clipped = GROUPS == PRODUCT_DENSE || GROUPS == PRODUCT_DEPTH; /* a map knows where D ends, but not where a group's rows do */
-    const int boxed = !a.d_boxes || SCATTER || BN % 64 ? 0 : clipped ? (u.rows + 63) / 64 * 64 : u.rows / 64 * 64; /* rows that boxes store */
+    const unsigned int room = room_at(s, wg), to = room + warp * 2048 + lane % 16 * 128;
+    const int boxed = boxed_rows(a, u);
 #pragma unroll
     for (int from = 0; from < WAVES * CHUNKS; from += BOXES) {
+#if SENDS
+        if (from > 0) __syncwarp(); /* store_lines may still read */
+        barrier_wait(room_free(s, wg), (h * ROOM_ROUNDS + from / BOXES & 1) ^ 1);
+#else
         if (lane == 0) copies_read();
         threads_meet(STORE_BARRIER + wg, 128);
+#endif
 #pragma unroll
         for (int i = from; i < from + BOXES && i < WAVES * CHUNKS; i++)
 #pragma unroll
@@ -97,39 +100,40 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
                                boxed_pair(sum, w, v + 2), boxed_pair(sum, w, v + 3));
             }
         shared_to_async();
-        threads_meet(STORE_BARRIER + wg, 128);
         const int end = min(from + BOXES, WAVES * CHUNKS);
+#if SENDS
+        __syncwarp();
+        if (lane == 0) barrier_arrive(room_full(s, wg));
+#else
+        threads_meet(STORE_BARRIER + wg, 128);
         if (lane == 0 && boxed > 0) {
-            for (int i = from + warp; i < end; i += 4) {
-                const int row = wave_row(u, wg, i / CHUNKS), col = i % CHUNKS * 64;
-                if (row < boxed && col < wave_cols(u, i / CHUNKS))
-                    box_store(&a.d_map, s.base + mine + (i - from) * 8192, u.col + wave_col(u, wg, i / CHUNKS) + col, box_row(u) + row, box_matrix(u));
-            }
+            for (int i = from + warp; i < end; i += 4) send_box(a, u, wg, i, boxed, room + (i - from) * 8192);
             copies_close();
         }
         __syncwarp();
+#endif
         if (boxed < min(u.rows, BM))
             for (int i = from; i < end; i++) {
                 const int row = wave_row(u, wg, i / CHUNKS), col = i % CHUNKS * 64;
                 if (row < boxed || col >= wave_cols(u, i / CHUNKS)) continue;
-                store_lines(a, s, u, mine + (i - from) * 8192 + warp * 2048, row + warp * 16, wave_col(u, wg, i / CHUNKS) + col, lane);
+                store_lines(a, s, u, room - s.base + (i - from) * 8192 + warp * 2048, row + warp * 16, wave_col(u, wg, i / CHUNKS) + col, lane);
             }
     }
 }
 #endif
 
-MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, int wg, float sum[WAVES][BN / 2], line_codes codes)
+MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, hand h, int wg, float sum[WAVES][BN / 2], line_codes codes)
 {
     const int thread = (int)as_it_is(threadIdx.x), lane = thread % 32, warp = thread / 32 % 4; /* no register keeps what can be found again */
 #if LINES_PAIRED
-    if (a.d_boxes || (a.vectors && a.n % 8 == 0)) {
+    if (by_boxes(a)) {
         boxed pairs;
 #pragma unroll
         for (int w = 0; w < WAVES; w++) pair_lines(wave_codes(a, u, wg, w, codes), w, lane, sum[w], pairs[w]);
 #if PLACED
         places_await();
 #endif
-        store_boxes(a, s, u, wg, warp, lane, pairs);
+        store_boxes(a, s, u, h, wg, warp, lane, pairs);
         return;
     }
 #endif
@@ -150,8 +154,8 @@ MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, i
     }
 #endif
 #if !OUT_F32 && !LINES_PAIRED
-    if (a.d_boxes || (a.vectors && a.n % 8 == 0)) {
-        store_boxes(a, s, u, wg, warp, lane, sum);
+    if (by_boxes(a)) {
+        store_boxes(a, s, u, h, wg, warp, lane, sum);
         return;
     }
 #endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * product_send.cuh: boxes of D on their way from a warpgroup's room in shared memory, for product_sm90.cuh.
+ *
+ * SENDS: a warp of the loading warpgroup does it.  To send a box takes its thread some 280 clocks, and all of a warpgroup would wait until it may;
+ * so the warpgroup only says that its room is full, and asks whether it is free when it comes again. */
+#ifndef MOII_PRODUCT_SEND_CUH
+#define MOII_PRODUCT_SEND_CUH
+
+#define ROOM_ROUNDS ((WAVES * CHUNKS + BOXES - 1) / BOXES) /* times that a tile fills it */
+
+/* Rows of a tile that boxes store: a map knows where D ends, but not where a group's rows do. */
+MOII_FN int boxed_rows(const product_args &a, const unit &u)
+{
+    const bool clipped = GROUPS == PRODUCT_DENSE || GROUPS == PRODUCT_DEPTH;
+    return !a.d_boxes || SCATTER || BN % 64 ? 0 : clipped ? (u.rows + 63) / 64 * 64 : u.rows / 64 * 64;
+}
+
+/* Box i of a warpgroup's tile, which lies at `at`. */
+MOII_FN void send_box(const product_args &a, const unit &u, int wg, int i, int boxed, unsigned int at)
+{
+    const int w = i / CHUNKS, row = wave_row(u, wg, w), col = i % CHUNKS * 64;
+    if (row < boxed && col < wave_cols(u, w)) box_store(&a.d_map, at, u.col + wave_col(u, wg, w) + col, box_row(u) + row, box_matrix(u));
+}
+
+/* Whether tiles leave by way of shared memory. */
+MOII_FN bool by_boxes(const product_args &a) { return a.d_boxes || (a.vectors && a.n % 8 == 0); }
+
+MOII_FN unsigned int room_at(const shared &s, int wg) { return s.base + OUT_AT + (unsigned int)wg * (BOXES * 8192); }
+
+#if SENDS
+MOII_FN void send_boxes(const product_args &a, const shared &s, int wg)
+{
+    hand h = 0;
+    unit u;
+    unsigned int parity = 0;
+    for (; take_card(s, h, &u); return_card(s, &h)) {
+        if (!by_boxes(a)) continue;
+        const int boxed = boxed_rows(a, u);
+#pragma unroll 1
+        for (int from = 0; from < WAVES * CHUNKS; from += BOXES, parity ^= 1) {
+            barrier_wait(room_full(s, wg), parity);
+            if (elected()) {
+#pragma unroll 1
+                for (int i = from; i < min(from + BOXES, WAVES * CHUNKS); i++) send_box(a, u, wg, i, boxed, room_at(s, wg) + (i - from) * 8192);
+                copies_close();
+                copies_read();
+                barrier_arrive(room_free(s, wg));
+            }
+            __syncwarp();
+        }
+    }
+}
+#endif
+
+#endif
