@@ -41,9 +41,11 @@ MOII_FN void send_boxes(const product_args &a, const shared &s, int wg)
             barrier_wait(room_full(s, wg), parity);
             if (elected()) {
 #pragma unroll 1
-                for (int i = from; i < min(from + BOXES, WAVES * CHUNKS); i++) send_box(a, u, wg, i, boxed, room_at(s, wg) + (i - from) * 8192);
-                copies_close();
-                copies_read();
+                for (int i = from; i < min(from + BOXES, WAVES * CHUNKS); i++) { /* one at a time: stages' copies stand behind it */
+                    send_box(a, u, wg, i, boxed, room_at(s, wg) + (i - from) * 8192);
+                    copies_close();
+                    copies_read();
+                }
                 barrier_arrive(room_free(s, wg));
             }
             __syncwarp();
