@@ -310,6 +310,15 @@ static moi_status set_act(const moi_plan *plan, const char *where, const moii_te
     return MOI_OK;
 }
 
+int64_t moii_tensor_clusters(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m, product_cutting *c)
+{
+    int64_t units = most_units(p, t, m), most = t->split > 1 ? units : moii_min(units, moii_max(1, p->sms / t->cluster));
+    if (units == 0) return 0;
+    *c = moii_tensor_cut(p, t, units, most);
+    if (p->grouping != PRODUCT_DENSE || c->cut < PRODUCT_UNCUT || moii_tile_rows(p, t) <= 128) return most;
+    return moii_ceil_div(units, moii_ceil_div(units, most));
+}
+
 /* r->k: of the reduction as it lies in the operands. */
 static moi_status launch_product(const moi_plan *plan, const char *where, const moii_tensor_run *r, void *workspace, moi_stream stream)
 {
@@ -340,10 +349,9 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
         MOII_TRY(make_map(plan, where, "d", &x.d_map, carries ? &plain_f32 : &plain_bf16, r->d, extent, x.ldd, carries ? 32 : 64, 64, false));
         x.d_boxes = 1;
     }
-    int64_t units = most_units(p, t, r->m), blocks = t->cluster * t->split;
-    int64_t clusters = t->split > 1 ? units : moii_min(units, moii_max(1, p->sms / blocks));
+    product_cutting c;
+    int64_t blocks = t->cluster * t->split, clusters = moii_tensor_clusters(p, t, r->m, &c);
     if (clusters == 0) return MOI_OK;
-    product_cutting c = moii_tensor_cut(p, t, units, clusters);
     x.cut = c.cut, x.pieces = c.pieces;
     if (p->widens) {
         x.a = r->narrow->data, x.a_pitch = r->narrow->ld ? r->narrow->ld : r->k, x.a_scales = scales_of(&s->a, r->narrow, r->m, r->k);

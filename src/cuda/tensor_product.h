@@ -69,6 +69,10 @@ static inline bool moii_tile_woven(const moii_tensor_product *p, const moii_tens
 /* How the last of so many units are cut. */
 product_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t units, int64_t clusters);
 
+/* Blocks, by clusters, that are launched for m rows, and how their last units are cut.  As few as take no more rounds, where it is the tensor cores that
+ * take the time: power bounds their clock. */
+int64_t moii_tensor_clusters(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m, product_cutting *c);
+
 /* One call's operands. */
 typedef struct moii_tensor_run {
     const moi_operand *a, *b;

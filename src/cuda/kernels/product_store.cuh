@@ -77,7 +77,8 @@ MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, 
     }
 }
 
-/* BF16 by way of a warpgroup's shared memory: boxes of 64 rows of 64 columns, BOXES at a time, copied in the background by a warp each. */
+/* BF16 by way of a warpgroup's shared memory: boxes of 64 rows of 64 columns, BOXES at a time, copied in the background by a warp each, or
+ * by the one that sends for them all (SENDS). */
 MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, hand h, int wg, int warp, int lane, const boxed sum)
 {
     const unsigned int room = room_at(s, wg), to = room + warp * 2048 + lane % 16 * 128;
