@@ -28,7 +28,7 @@ emulated test_ggemm_swiglu 1 3/97
 EMU_CHECK=1; export EMU_CHECK
 emulated test_decode_logits 147 0/1
 emulated test_decode_logits 154 0/1 # close logits, more of them than a warp has room for
-(EMU_MULTIPROCESSORS=132; export EMU_MULTIPROCESSORS; emulated test_tensor_cases 1 0/797) || exit 1 # sums that wait for memory, as a few multiprocessors' do not
+(EMU_MULTIPROCESSORS=132; export EMU_MULTIPROCESSORS; emulated test_tensor_cases 1 0/797) || exit 1 # sums that wait for memory, as a few multiprocessors' do not; BF16's boxes, sent by others
 emulated test_decode_logits 97 0/1
 emulated test_swiglu 97 0/1
 emulated test_ggemm_swiglu 1 3/97

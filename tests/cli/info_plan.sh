@@ -16,11 +16,11 @@ expect 0 "reduction in 2 parts" $m info plan gemm --arch sm_90a --row gemm_sm90 
 expect 0 "BN=32 STAGES=12 CLUSTER=1 SPLIT=2 TURNS=1 BOXES=1" $m info plan gemm --arch sm_90a --row gemm_sm90 --m 64 --n 2112 --k 7168 --layout col
 expect 0 "20 of 100" $m info plan gemm --arch sm_90a --row gemm_sm90 --m 64 --n 2112 --k 7168 --sms 100 --sm-limit 20
 grep -q "in 2 parts" out && fail "a product on few multiprocessors is cut in parts"
-# 256 tiles for pairs of blocks: four rounds of 66, or of 64; 2048 of them leave two over, which are cut for all
+# 256 tiles for pairs of blocks: four rounds of 66, or of 64; 80: five of 17, or of 16; 2048 leave two over, which are cut for all
 wide="$m info plan gemm --arch sm_90a --row gemm_sm90 --b blk128w --layout col"
 expect 0 "blocks           128 at most" $wide --m 4096 --n 4096 --k 7168
 expect 0 "blocks           132 at most" $wide --m 4096 --n 32768 --k 512
-expect 0 "blocks           20 at most" $wide --m 4096 --n 1280 --k 512 --sm-limit 21
+expect 0 "blocks           32 at most" $wide --m 4096 --n 1280 --k 512 --sm-limit 34
 expect 0 "GROUPS=3" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --group masked --groups 4 --rows 4096 --expected 1024 --n 7168 --k 2048
 expect 0 "SWIGLU=1 ACT_MX=0 ACT_ELEM=4" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --n 4096 --k 7168 --swiglu blk128 --gather 4096
 expect 0 "SCATTER=1" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --n 7168 --k 2048 --scatter 4096

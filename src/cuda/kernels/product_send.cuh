@@ -2,7 +2,7 @@
  * product_send.cuh: boxes of D on their way from a warpgroup's room in shared memory, for product_sm90.cuh.
  *
  * SENDS: a warp of the loading warpgroup does it.  To send a box takes its thread some 280 clocks, and all of a warpgroup would wait until it may;
- * so the warpgroup only says that its room is full, and asks whether it is free when it comes again. */
+ * so the warpgroup only says that its room is full, and asks whether it is free when it comes again.  Else its warps do, when they have met. */
 #ifndef MOII_PRODUCT_SEND_CUH
 #define MOII_PRODUCT_SEND_CUH
 
@@ -27,7 +27,23 @@ MOII_FN bool by_boxes(const product_args &a) { return a.d_boxes || (a.vectors &&
 
 MOII_FN unsigned int room_at(const shared &s, int wg) { return s.base + OUT_AT + (unsigned int)wg * (BOXES * 8192); }
 
+#define STORE_BARRIER 4 /* and the next ones: a warpgroup's */
+
 #if SENDS
+/* A multiplying warp, in front of its 16 rows of the boxes from the `from`-th on of its tile h. */
+MOII_FN void room_enter(const shared &s, hand h, int wg, int lane, int from)
+{
+    if (from > 0) __syncwarp(); /* store_lines may still read */
+    barrier_wait(room_free(s, wg), (h * ROOM_ROUNDS + from / BOXES & 1) ^ 1);
+}
+
+/* Behind them. */
+MOII_FN void room_leave(const product_args &, const shared &s, const unit &, int wg, int warp, int lane, int from, int boxed)
+{
+    __syncwarp();
+    if (lane == 0) barrier_arrive(room_full(s, wg));
+}
+
 MOII_FN void send_boxes(const product_args &a, const shared &s, int wg)
 {
     hand h = 0;
@@ -51,6 +67,22 @@ MOII_FN void send_boxes(const product_args &a, const shared &s, int wg)
             __syncwarp();
         }
     }
+}
+#else
+MOII_FN void room_enter(const shared &s, hand h, int wg, int lane, int from)
+{
+    if (lane == 0) copies_read();
+    threads_meet(STORE_BARRIER + wg, 128);
+}
+
+MOII_FN void room_leave(const product_args &a, const shared &s, const unit &u, int wg, int warp, int lane, int from, int boxed)
+{
+    threads_meet(STORE_BARRIER + wg, 128);
+    if (lane == 0 && boxed > 0) {
+        for (int i = from + warp; i < min(from + BOXES, WAVES * CHUNKS); i += 4) send_box(a, u, wg, i, boxed, room_at(s, wg) + (i - from) * 8192);
+        copies_close();
+    }
+    __syncwarp();
 }
 #endif
 

@@ -50,7 +50,6 @@ MOII_FN void store_values(const product_args &a, const shared &s, const unit &u,
     }
 }
 
-#define STORE_BARRIER 4 /* and the next ones: a warpgroup's */
 #if CARRIES
 #include "product_carry.cuh"
 #endif
@@ -77,21 +76,14 @@ MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, 
     }
 }
 
-/* BF16 by way of a warpgroup's shared memory: boxes of 64 rows of 64 columns, BOXES at a time, copied in the background by a warp each, or
- * by the one that sends for them all (SENDS). */
+/* BF16 by way of a warpgroup's shared memory: boxes of 64 rows of 64 columns, BOXES at a time, copied in the background. */
 MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, hand h, int wg, int warp, int lane, const boxed sum)
 {
     const unsigned int room = room_at(s, wg), to = room + warp * 2048 + lane % 16 * 128;
     const int boxed = boxed_rows(a, u);
 #pragma unroll
     for (int from = 0; from < WAVES * CHUNKS; from += BOXES) {
-#if SENDS
-        if (from > 0) __syncwarp(); /* store_lines may still read */
-        barrier_wait(room_free(s, wg), (h * ROOM_ROUNDS + from / BOXES & 1) ^ 1);
-#else
-        if (lane == 0) copies_read();
-        threads_meet(STORE_BARRIER + wg, 128);
-#endif
+        room_enter(s, h, wg, lane, from);
 #pragma unroll
         for (int i = from; i < from + BOXES && i < WAVES * CHUNKS; i++)
 #pragma unroll
@@ -102,17 +94,7 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
             }
         shared_to_async();
         const int end = min(from + BOXES, WAVES * CHUNKS);
-#if SENDS
-        __syncwarp();
-        if (lane == 0) barrier_arrive(room_full(s, wg));
-#else
-        threads_meet(STORE_BARRIER + wg, 128);
-        if (lane == 0 && boxed > 0) {
-            for (int i = from + warp; i < end; i += 4) send_box(a, u, wg, i, boxed, room + (i - from) * 8192);
-            copies_close();
-        }
-        __syncwarp();
-#endif
+        room_leave(a, s, u, wg, warp, lane, from, boxed);
         if (boxed < min(u.rows, BM))
             for (int i = from; i < end; i++) {
                 const int row = wave_row(u, wg, i / CHUNKS), col = i % CHUNKS * 64;
