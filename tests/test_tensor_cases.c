@@ -135,6 +135,36 @@ static void test_cut(void **state)
     }
 }
 
+/* The last columns, 64 or fewer, in tiles of their own (16 bits): rows of tiles that are even in number, or odd, so that a cluster's second block has
+ * none; a last one of one block of 64 rows, of two, three and four; pieces of the last units on the clusters that had a strip's, or elsewhere; B with
+ * the reduction outermost; one stage, an odd number, none. */
+static void test_strip(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const struct { bool f32, accumulates, turned, mx; int64_t m, n, k; } cases[] = {
+        { false, false, false, false, 600, 320, 640 }, { false, false, false, false, 700, 296, 336 }, { true, true, false, false, 1300, 521, 272 },
+        { false, false, true, false, 1000, 264, 208 }, { false, false, false, true, 600, 320, 416 },  { true, false, false, false, 1024, 320, 64 },
+        { false, false, false, false, 1024, 320, 0 },  { true, true, true, false, 900, 304, 400 },    { false, false, false, false, 200, 290, 1040 },
+        { true, true, false, false, 1240, 320, 336 },  { false, false, false, false, 560, 576, 128 },
+    };
+    int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor strip", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = MOIT_DENSE, .out = cases[i].f32 ? MOI_F32 : MOI_BF16, .accumulate = cases[i].accumulates, .m = cases[i].m,
+                  .n = cases[i].n, .k = cases[i].k, .sm_limit = 4 };
+        j.a.format = j.b.format = cases[i].mx ? (moi_format)MX(ROW) : (moi_format)PLAIN;
+        if (cases[i].turned) j.b.order = MOI_MN_MAJOR;
+        moit_job_operands(&j, &rng);
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, "STRIP=1"));
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
 /* FP32 that leaves by boxes: columns that are whole sixteens or not, left over for a pair of tiles, or none; rows left over for a warpgroup, or
  * shared by both, or a group's last that fill no box; groups without values; rows of D that no box can name; all scales; BF16 as it lies. */
 static void test_boxes(void **state)
@@ -306,7 +336,8 @@ static void test_far_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_cut), cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_cut), cmocka_unit_test(test_strip),
+        cmocka_unit_test(test_boxes),
         cmocka_unit_test(test_brief), cmocka_unit_test(test_split), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -88,8 +88,8 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     bool woven = moii_tile_carries(p, t) && p->scaling == SCALING_VECTOR && !moii_tensor_experts(p) && p->n % 16 == 0;
     assert_true(t->boxes == boxes || (t->boxes == 2 && boxes > 2 && t->stages >= 3)); /* all of a warpgroup's at once, or two */
     const char *dealing = !dealt.dealt ? "" : moii_tile_broad(p, t) ? " DEAL=1 BROAD=1" : " DEAL=1";
-    snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t),
-             t->wide ? " WIDE=1" : "", woven ? " WOVEN=1" : "", t->few == 2 ? " SHORT=2" : t->few ? " SHORT=1" : "", dealing,
+    snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s%s%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t),
+             t->wide ? " WIDE=1" : "", woven ? " WOVEN=1" : "", moii_tile_strip(p, t) ? " STRIP=1" : "", t->few == 2 ? " SHORT=2" : t->few ? " SHORT=1" : "", dealing,
              p->gather_rows ? " GATHER=1" : "", p->scatter_rows ? " SCATTER=1" : "", p->weighted ? " WEIGHTED=1" : "",
              p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
@@ -254,12 +254,41 @@ static void test_expected(void **state)
     assert_true(a.wgs * a.waves * 64 > b.wgs * b.waves * 64);
 }
 
+/* Columns that a cluster's second block would not have: all units are there, none of a strip's is one of those that are cut, and it begins a round wherever
+ * pieces of the last ones go to its clusters. */
+static void test_strips(void **state)
+{
+    (void)state;
+    const char *why;
+    const moii_tensor_tile t = { 2, 2, 128, 4, 2, 1, 1, 2, 0, 0 };
+    moii_tensor_product p = product(PRODUCT_DENSE, &plain, &plain, 4096, 2112, 7168), q = product(PRODUCT_DENSE, &act, &weight, 4096, 2112, 7168);
+    assert_true(moii_tensor_fits(&p, MOI_BF16, &why) && moii_tensor_fits(&q, MOI_BF16, &why));
+    assert_true(moii_tile_strip(&p, &t) && !moii_tile_strip(&q, &t));
+    product_cutting c;
+    int64_t clusters = moii_tensor_clusters(&p, &t, 4096, &c);
+    assert_int_equal(moii_tensor_units(&p, &t, 4096), 136);
+    assert_true(clusters == 66 && c.cut == 132 && c.pieces == 2 && moii_tensor_strip_at(&p, &t, 4096, clusters, c) == 66);
+    for (int64_t n = 257; n < 600; n += 7)
+        for (int64_t m = 1; m < 6000; m += 177)
+            for (p.sms = 2, p.n = n; p.sms <= 132; p.sms += 26) {
+                int64_t tiles = moii_ceil_div(m, 256), strips = moii_tile_strips(&p, &t, m), units = moii_tensor_units(&p, &t, m);
+                bool narrow = n % 256 > 0 && n % 256 <= 64;
+                assert_int_equal(strips, narrow ? (tiles + 1) / 2 : 0);
+                assert_int_equal(units, narrow ? tiles * (n / 256) + strips : tiles * moii_ceil_div(n, 256));
+                clusters = moii_tensor_clusters(&p, &t, m, &c);
+                int64_t at = moii_tensor_strip_at(&p, &t, m, clusters, c), rest = units % clusters;
+                assert_true(at >= 0 && at + strips <= moii_min(units, c.cut));
+                if (narrow && c.cut < PRODUCT_UNCUT && strips <= clusters && 2 * rest <= strips) assert_true(c.pieces == 2 && at % clusters == 0);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice),
         cmocka_unit_test(test_bands), cmocka_unit_test(test_tickets), cmocka_unit_test(test_activates),
         cmocka_unit_test(test_measured), cmocka_unit_test(test_brief), cmocka_unit_test(test_expected),
+        cmocka_unit_test(test_strips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

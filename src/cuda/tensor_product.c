@@ -102,6 +102,7 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     if (p->scale_quads) append(defines, " QUADS=1");
     if (t->wide) append(defines, " WIDE=1");
     if (moii_tile_woven(p, t)) append(defines, " WOVEN=1");
+    if (moii_tile_strip(p, t)) append(defines, " STRIP=1");
     if (t->few) append(defines, t->few == 2 ? " SHORT=2" : " SHORT=1");
     if (p->dealt) append(defines, moii_tile_broad(p, t) ? " DEAL=1 BROAD=1" : " DEAL=1");
     if (p->widens) append(defines, p->widens == MOI_E4M3 ? " WIDENS=4" : " WIDENS=5");
@@ -112,20 +113,19 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     if (p->swiglu) append(defines, p->act->elem == MOI_E4M3 ? " ACT_ELEM=4" : " ACT_ELEM=5");
 }
 
-/* Units of work at most: a group may begin in the middle of what would be a tile. */
-static int64_t most_units(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m)
+int64_t moii_tensor_units(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m)
 {
-    int64_t bm = moii_tile_rows(p, t), tiles = moii_ceil_div(m, bm), across = moii_ceil_div(p->n, (int64_t)moii_tile_lines(p, t) * t->cluster);
+    int64_t bm = moii_tile_rows(p, t), tiles = moii_ceil_div(m, bm);
     if (p->grouping == PRODUCT_ROWS) tiles = m / bm + moii_min(p->groups, m);
     else if (p->grouping != PRODUCT_DENSE) tiles *= p->groups;
-    return tiles * across;
+    return tiles * moii_tile_across(p, t) + moii_tile_strips(p, t, m);
 }
 
 enum { DEALT_FROM = 8 }; /* units for each cluster; those with SwiGLU in the store lose by it, up to a tenth */
 bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     if (p->grouping != PRODUCT_ROWS || p->overlap || p->k == 0) return false;
-    return !p->swiglu && most_units(p, t, p->m) >= (int64_t)DEALT_FROM * p->sms / t->cluster;
+    return !p->swiglu && moii_tensor_units(p, t, p->m) >= (int64_t)DEALT_FROM * p->sms / t->cluster;
 }
 
 bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t)
@@ -312,11 +312,17 @@ static moi_status set_act(const moi_plan *plan, const char *where, const moii_te
 
 int64_t moii_tensor_clusters(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m, product_cutting *c)
 {
-    int64_t units = most_units(p, t, m), most = t->split > 1 ? units : moii_min(units, moii_max(1, p->sms / t->cluster));
+    int64_t units = moii_tensor_units(p, t, m), most = t->split > 1 ? units : moii_min(units, moii_max(1, p->sms / t->cluster));
     if (units == 0) return 0;
-    *c = moii_tensor_cut(p, t, units, most);
+    *c = moii_tensor_cut(p, t, m, units, most);
     if (p->grouping != PRODUCT_DENSE || c->cut < PRODUCT_UNCUT || moii_tile_rows(p, t) <= 128) return most;
     return moii_ceil_div(units, moii_ceil_div(units, most));
+}
+
+int64_t moii_tensor_strip_at(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m, int64_t clusters, product_cutting c)
+{
+    int64_t units = moii_tensor_units(p, t, m), whole = moii_min(units, c.cut), round = (units / clusters - 1) * clusters;
+    return moii_max(0, moii_min(round, whole - moii_tile_strips(p, t, m)));
 }
 
 /* r->k: of the reduction as it lies in the operands. */
@@ -339,7 +345,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     }
     x.rows_of_d = r->rows_of_d, x.d_rows = (int)r->d_rows, x.row_weight = r->row_weight;
     if (p->swiglu) MOII_TRY(set_act(plan, where, r, &x));
-    x.n_tiles = (int)moii_ceil_div(p->n, (int64_t)moii_tile_lines(p, t) * t->cluster);
+    x.n_tiles = (int)moii_tile_across(p, t);
     if (p->grouping == PRODUCT_DEPTH) x.depth_block = (int)moi_format_block(&s->a);
     x.band = moii_tensor_band(p, t);
     x.vectors = moii_aligned(r->d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
@@ -353,6 +359,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     int64_t blocks = t->cluster * t->split, clusters = moii_tensor_clusters(p, t, r->m, &c);
     if (clusters == 0) return MOI_OK;
     x.cut = c.cut, x.pieces = c.pieces;
+    x.strip_at = (int)moii_tensor_strip_at(p, t, r->m, clusters, c);
     if (p->widens) {
         x.a = r->narrow->data, x.a_pitch = r->narrow->ld ? r->narrow->ld : r->k, x.a_scales = scales_of(&s->a, r->narrow, r->m, r->k);
         x.wide = (void *)(uintptr_t)r->a->data, x.counters = (int *)(void *)((char *)workspace + s->tickets_at);

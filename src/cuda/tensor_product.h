@@ -3,6 +3,7 @@
 #ifndef MOII_TENSOR_PRODUCT_H
 #define MOII_TENSOR_PRODUCT_H
 
+#include "format.h"
 #include "gpu.h"
 #include "then_swiglu.h"
 #include "kernels/product_cut.h"
@@ -66,12 +67,36 @@ static inline bool moii_tile_woven(const moii_tensor_product *p, const moii_tens
     return moii_tile_carries(p, t) && p->scaling == SCALING_VECTOR && !moii_tensor_experts(p) && p->n % 16 == 0;
 }
 
-/* How the last of so many units are cut. */
-product_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t units, int64_t clusters);
+/* Whether the last columns, where a cluster's second block would have none, and the first one half of a tile's, are tiles of their own, a row of tiles for
+ * each block: product_sm90.cuh's STRIP.  With additions between products such a tile is no faster than a whole one. */
+static inline bool moii_tile_strip(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    bool fits = moii_tile_halves(p, t) && t->waves == 2 && t->bn == 128 && t->cluster == 2 && p->grouping == PRODUCT_DENSE && !p->a_turned && !p->widens;
+    return fits && p->scaling == SCALING_NONE && p->n > 256 && p->n % 256 > 0 && p->n % 256 <= 64;
+}
+
+/* Tiles across for a cluster, without a strip; units of a strip of so many rows. */
+static inline int64_t moii_tile_across(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    return moii_ceil_div(p->n, (int64_t)moii_tile_lines(p, t) * t->cluster) - moii_tile_strip(p, t);
+}
+static inline int64_t moii_tile_strips(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m)
+{
+    return moii_tile_strip(p, t) ? moii_ceil_div(m, 2 * (int64_t)moii_tile_rows(p, t)) : 0;
+}
+
+/* Units of work of m rows at most: a group may begin in the middle of what would be a tile. */
+int64_t moii_tensor_units(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m);
+
+/* How the last of so many units, of m rows, are cut. */
+product_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m, int64_t units, int64_t clusters);
 
 /* Blocks, by clusters, that are launched for m rows, and how their last units are cut.  As few as take no more rounds, where it is the tensor cores that
  * take the time: power bounds their clock. */
 int64_t moii_tensor_clusters(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m, product_cutting *c);
+
+/* The first unit of a strip: the last whole round begins with it, or sooner, so that none of it is cut. */
+int64_t moii_tensor_strip_at(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m, int64_t clusters, product_cutting c);
 
 /* One call's operands. */
 typedef struct moii_tensor_run {

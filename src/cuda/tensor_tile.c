@@ -62,20 +62,33 @@ static shape shape_of(const moii_tensor_product *p, const moii_tensor_tile *t)
                     (double)moii_ceil_div(moii_ceil_div(k, step), t->split) };
 }
 
-product_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t units, int64_t clusters)
+/* Whether so many units of the last round all go to clusters that have a strip's, and so have time left. */
+static bool strip_evens(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m, int64_t last, int64_t clusters)
+{
+    int64_t strips = moii_tile_strips(p, t, m);
+    return strips <= clusters && last <= strips;
+}
+
+product_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m, int64_t units, int64_t clusters)
 {
     bool cuts = moii_tile_halves(p, t) && !p->widens && (p->grouping == PRODUCT_DENSE || p->grouping == PRODUCT_ROWS);
     if (!cuts || units >= PRODUCT_UNCUT) return (product_cutting){ PRODUCT_UNCUT, 2 };
-    return product_cut_rest((int)units, (int)clusters, moii_tile_rows(p, t));
+    product_cutting c = product_cut_rest((int)units, (int)clusters, moii_tile_rows(p, t));
+    if (strip_evens(p, t, m, 2 * (units % clusters), clusters)) c.pieces = 2;
+    return c;
 }
 
 /* Tiles that one multiprocessor has behind each other; the last ones may be cut. */
 static double rounds_of(const moii_tensor_product *p, const moii_tensor_tile *t, double blocks, double sms)
 {
     int64_t units = (int64_t)blocks / t->cluster, clusters = moii_max((int64_t)sms / t->cluster, 1);
-    product_cutting c = t->split > 1 ? (product_cutting){ PRODUCT_UNCUT, 1 } : moii_tensor_cut(p, t, units, clusters);
-    if (c.cut < PRODUCT_UNCUT) return (double)(c.cut / clusters) + (c.pieces == 4 ? 0.3 : 0.55);
-    return (double)(int64_t)((blocks + sms - 1) / sms);
+    product_cutting c = t->split > 1 ? (product_cutting){ PRODUCT_UNCUT, 1 } : moii_tensor_cut(p, t, p->m, units, clusters);
+    bool cut = c.cut < PRODUCT_UNCUT;
+    if (!moii_tile_strip(p, t) && !cut) return (double)(int64_t)((blocks + sms - 1) / sms);
+    int64_t rest = units % clusters;
+    double last = rest == 0 ? 0.0 : !cut ? 1.0 : c.pieces == 4 ? 0.3 : 0.55;
+    if (rest > 0 && strip_evens(p, t, p->m, cut ? rest * c.pieces : rest, clusters)) last -= 0.25;
+    return (double)(units / clusters) + last;
 }
 
 static double longest(double a, double b) { return a > b ? a : b; }
@@ -136,6 +149,7 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     if (t->few) return estimate_few(p, t);
     shape s = shape_of(p, t);
     double bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
+    if (moii_tile_strip(p, t)) blocks = (double)(moii_tensor_units(p, t, p->m) * t->cluster);
     if (t->split > 2) sms = (double)((p->sms / t->split - 1) * t->split); /* the chip's parts have odd multiprocessors left over */
     double rounds = rounds_of(p, t, blocks, sms), busy = blocks < sms ? blocks / sms : 1.0;
     bool behind = moii_tile_carries(p, t) || (!p->out_f32 && t->split == 1); /* D leaves by copies in the background */

@@ -56,6 +56,7 @@ MOII_FN bool find_first(const product_args &a, unsigned int block, unit *u)
 #elif GROUPS == PRODUCT_DEPTH
     begin = (int)__ldg(a.offsets), end = (int)__ldg(a.offsets + 1);
 #endif
+    if (STRIP && in >= a.strip_at) return false;
     const int tiles = tiles_high(GROUPS == PRODUCT_DEPTH ? a.m : end - begin);
     if (in >= tiles * a.n_tiles) return false;
     if (in >= a.band * a.n_tiles) band = quotient(in, a.band * a.n_tiles), in -= band * a.band * a.n_tiles;

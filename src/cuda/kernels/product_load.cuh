@@ -23,6 +23,17 @@ MOII_FN void load_lines(const product_map *mb, const unit &u, unsigned int tile,
 #endif
 }
 
+/* A strip's, which the first block fetches for both. */
+MOII_FN void load_strip(const product_map *mb, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block)
+{
+    if (block > 0) return;
+#if B_TURNED
+    for (int i = 0; i < BN; i += 64) box_load_to(tile + A_BYTES + i * 128, mb, full, u.col + i, k, 0, WHOLE_CLUSTER);
+#else
+    box_load_to(tile + A_BYTES, mb, full, k, u.col, 0, WHOLE_CLUSTER);
+#endif
+}
+
 /* In a cluster the first block fetches A for all, unless each is to have its own copy: alone. */
 MOII_FN void load_rows(const product_args &a, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block, bool alone)
 {
@@ -105,11 +116,12 @@ MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, fe
 {
     const int step = turned(u, i), k = u.k + step * (STRIDE * STEP);
     const unsigned int tile = tile_at(s, stage), full = full_barrier(s, stage), scales = s.base + SCALES_AT + SCALE_FLOATS * 4 * stage;
-    const bool to_all = CLUSTER > 1 && !alone;
+    const bool strip = is_strip(u) && !alone, to_all = CLUSTER > 1 && !alone && !strip;
     barrier_expect(full, f->bytes);
-    if (to_all) load_rows(a, u, tile, full, k, block, alone);
-    load_lines(&a.b_map, u, tile, full, k, a.n / 2);
-    if (!to_all) load_rows(a, u, tile, full, k, block, alone);
+    if (to_all) load_rows(a, u, tile, full, k, block, false);
+    if (strip) load_strip(&a.b_map, u, tile, full, k, block);
+    else load_lines(&a.b_map, u, tile, full, k, a.n / 2);
+    if (!to_all) load_rows(a, u, tile, full, k, block, true);
     if (SCALES_BULK && (!to_all || block == 0)) load_run(&f->a, step, scales, full, to_all);
     if (SCALES_BULK && SCALING == SCALING_VECTOR) load_run(&f->b, step, scales + A_STAGED * 4, full, false);
 }

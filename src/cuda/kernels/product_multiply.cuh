@@ -157,6 +157,10 @@ MOII_FN void close_stages(const shared &s, bool any, unsigned int before, float 
     if (any) release_stage(s, before);
 }
 
+#if STRIP
+#include "product_strip.cuh"
+#endif
+
 #if BROAD
 MOII_FN void multiply_broad(const shared &s, const unit &u, ring *r, int waves, float sum[WAVES][BN / 2])
 {
@@ -200,6 +204,12 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
 #if HALVES
     if (waves < WAVES) {
         multiply_few(s, u, r, waves, half, wg, sum);
+        return;
+    }
+#endif
+#if STRIP
+    if (uniform(u.strip)) {
+        multiply_strip(s, u, r, sum);
         return;
     }
 #endif

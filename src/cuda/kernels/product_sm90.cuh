@@ -21,6 +21,7 @@
  *                     is their SwiGLU in 8 bits (product_activate.cuh): ACT_MX 1: blocks of 32, 0: of 128; ACT_ELEM  as ELEM_A
  *             WIDENS  PRODUCT_E4M3, PRODUCT_E5M2: A is a copy in BF16 of such codes, which the kernel makes (product_widen.cuh); 0: no
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
+ *             STRIP   1: the last columns, 64 or fewer of a cluster's, are tiles of BM rows for each of its blocks (16 bits; product_units.cuh)
  *             BROAD   1: a group's last rows, if BM / 2 or fewer, have tiles of 2 BN columns (DEAL; product_units.cuh)
  *             BOXES   of 64 x 64 of D that a warpgroup sends on their way at a time (BF16); FP32: product_carry.cuh
  *             DEAL    how units are dealt to clusters (product_deal.cuh)
@@ -75,6 +76,9 @@
 #endif
 #ifndef BROAD
 #define BROAD 0
+#endif
+#ifndef STRIP
+#define STRIP 0
 #endif
 #ifndef SHORT
 #define SHORT 0
@@ -233,6 +237,7 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_activate.cuh"
 
 static_assert(!BROAD || (HALVES && !A_TURNED && WAVES == 2 && BN == 128), "a broad tile's waves lie side by side, its stages fill the place of others");
+static_assert(!STRIP || (HALVES && GROUPS == PRODUCT_DENSE && CLUSTER == 2 && WAVES == 2 && BN == 128 && !PROMOTED && !A_TURNED && !WIDENS), "a strip is half of a tile's columns");
 static_assert(!WOVEN || (CARRIES && SCALING == SCALING_VECTOR && !B_GROUPED), "that order is one matrix's, and that of columns which leave by fours");
 static_assert(sizeof(deck) <= DECK_BYTES, "the deck lies in shared memory");
 

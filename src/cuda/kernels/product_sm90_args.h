@@ -54,11 +54,12 @@ typedef struct product_args {
     int groups;
     int m, n, k;              /* m: rows of all groups for PRODUCT_ROWS, of each group's matrix for PRODUCT_MASKED */
     int depth_block;          /* PRODUCT_DEPTH: group g's values begin at the (offset / block + g)-th multiple, or, where it is 0, at the offset */
-    int n_tiles;              /* of CLUSTER * BN columns */
+    int n_tiles;              /* of CLUSTER * BN columns, without a strip */
     int *tickets;             /* DEAL: drawn so far, 0 at first */
     void *wide;               /* WIDENS: A in BF16, dense, which a_map names; its codes lie at a, a_pitch bytes between rows */
     int *counters;            /* WIDENS: tickets drawn, then for each WIDEN_CHUNK rows those that are done; 0 at first */
     int band;                 /* rows of tiles that are walked together */
+    int strip_at;             /* STRIP: the first of its units */
     int cut, pieces;          /* PRODUCT_DENSE: units from `cut` on come in so many pieces, of fewer rows: what is left over for all clusters at once */
     int d_boxes;
     int vectors;              /* rows of D begin at multiples of 16 bytes */

@@ -5,7 +5,9 @@
  *
  * Order within a group: bands of args.band rows of tiles; in a band the columns one after the other, so that the tiles at work at one time
  * cover a near-square region of D and share A and B in L2.  BROAD: what is left of a group, if it is at most half a tile's rows, is a band of
- * its own, whose tiles have twice the columns. */
+ * its own, whose tiles have twice the columns.  STRIP: the last columns, where a cluster's second block would have none and the first half of a
+ * tile or less, are units of two rows of tiles, one for each block, which share B instead of A and take 0.7 of the time.  They begin the last whole round, so
+ * that their clusters are the ones that have what is left over. */
 #ifndef MOII_PRODUCT_UNITS_CUH
 #define MOII_PRODUCT_UNITS_CUH
 
@@ -20,6 +22,7 @@ typedef struct unit {
     int k, k_end;    /* of the reduction, as it lies in A and B */
     int block;       /* scales: the block at k, in units of 128 or 32 values */
     bool broad;      /* BROAD: 2 BN columns */
+    bool strip;      /* STRIP: BN / 2 columns, and the cluster's blocks have rows of their own */
     bool ahead;      /* the first 64 stages' scales of B's squares are fetched already (send_early) */
 } unit;
 
@@ -49,6 +52,9 @@ MOII_FN bool nothing_added(const unit &u) { return ADD && steps_of(u) == 0; }
 
 MOII_FN int first_unit() { return blockIdx.x / (CLUSTER * SPLIT); }
 MOII_FN int units_apart() { return gridDim.x / (CLUSTER * SPLIT); }
+
+/* STRIP: its units, of a matrix of so many rows. */
+MOII_FN int strip_units(int rows) { return STRIP ? (rows + 2 * BM - 1) / (2 * BM) : 0; }
 
 MOII_FN void cursor_enter(const product_args &a, cursor *c)
 {
@@ -107,7 +113,7 @@ MOII_FN void unit_at(const product_args &a, int group, int begin, int end, int m
 {
     const int row = m * BM + down;
     u->group = group;
-    u->broad = broad, u->ahead = false;
+    u->broad = broad, u->strip = u->ahead = false;
     u->col = (n * CLUSTER + (CLUSTER > 1 ? (int)block : 0)) * COLUMNS << broad;
     u->k = 0, u->k_end = a.k, u->block = 0;
 #if GROUPS == PRODUCT_ROWS
@@ -126,15 +132,31 @@ MOII_FN void unit_at(const product_args &a, int group, int begin, int end, int m
 #endif
 }
 
+/* The i-th unit of the strip, whose last one may have rows for the first block alone. */
+MOII_FN void strip_unit(const product_args &a, int i, unsigned int block, unit *u)
+{
+    unit_at(a, 0, 0, a.m, 2 * i + (int)block, a.n_tiles, false, 0, 0, u);
+    u->strip = true;
+}
+
 /* false: there is no such unit.  i must not descend from call to call. */
 MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int block, unit *u)
 {
     int high, tiles, piece = 0; /* tiles in a column of the band, of the group */
     bool broad;
-    if (CUTS && i >= c->cut) {
+    const bool pieced = CUTS && i >= c->cut;
+    if (pieced) {
         const int q = (i - c->cut) / c->pieces;
         piece = i - c->cut - q * c->pieces, i = c->cut + q;
     }
+#if STRIP
+    const int behind = i - a.strip_at, strips = strip_units(a.m);
+    if (behind >= 0 && behind < strips) {
+        strip_unit(a, behind, block, u);
+        return true;
+    }
+    if (behind >= 0) i -= strips;
+#endif
     for (;;) {
         if (c->group >= a.groups) return false;
         const int rows = GROUPS == PRODUCT_DEPTH ? a.m : c->end - c->begin, before = c->band * a.band;
@@ -153,7 +175,7 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
     }
     const int in = i - c->first, n = high == 1 ? in : quotient(in, high), m = broad ? tiles : c->band * a.band + in - n * high;
     unit_at(a, c->group, c->begin, c->end, m, n, broad, CUTS ? piece * (BM / c->pieces) : 0, block, u);
-    if (CUTS && i >= c->cut) u->rows = min(u->rows, BM / c->pieces), u->k_end = u->rows > 0 ? u->k_end : 0;
+    if (pieced) u->rows = min(u->rows, BM / c->pieces), u->k_end = u->rows > 0 ? u->k_end : 0;
     unit_part(block, u);
     return true;
 }
@@ -176,6 +198,7 @@ MOII_FN int parts_here(unsigned int block) { return max(0, min(PIECES_EACH, PIEC
 /* Blocks of 64 rows that a tile has, and whether the warpgroups share the last one by its columns. */
 MOII_FN int blocks_of(const unit &u) { return min(max(u.rows + 63, 0) / 64, BM / 64); }
 MOII_FN bool is_broad(const unit &u) { return BROAD && u.broad; }
+MOII_FN bool is_strip(const unit &u) { return STRIP && u.strip; }
 MOII_FN bool halved(const unit &u) { return HALVES && !is_broad(u) && blocks_of(u) % 2 != 0; }
 
 /* Where a tile begins in D's tensor map. */
