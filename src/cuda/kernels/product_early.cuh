@@ -60,8 +60,9 @@ MOII_FN bool find_first(const product_args &a, unsigned int block, unit *u)
     const int tiles = tiles_high(GROUPS == PRODUCT_DEPTH ? a.m : end - begin);
     if (in >= tiles * a.n_tiles) return false;
     if (in >= a.band * a.n_tiles) band = quotient(in, a.band * a.n_tiles), in -= band * a.band * a.n_tiles;
-    const int high = min(a.band, tiles - band * a.band), n = quotient(in, high);
-    unit_at(a, group, begin, end, band * a.band + in - n * high, n, false, 0, block, u);
+    const int high = min(a.band, tiles - band * a.band);
+    const spot at = spot_in_band(a, in, high, ends_broad(end - begin) && band * a.band + high == tiles);
+    unit_at(a, group, begin, end, band * a.band + at.m, at.n, at.broad, 0, block, u);
     return true;
 }
 #endif

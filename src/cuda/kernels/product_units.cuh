@@ -4,10 +4,14 @@
  * ... product_deal.cuh.
  *
  * Order within a group: bands of args.band rows of tiles; in a band the columns one after the other, so that the tiles at work at one time
- * cover a near-square region of D and share A and B in L2.  BROAD: what is left of a group, if it is at most half a tile's rows, is a band of
- * its own, whose tiles have twice the columns.  STRIP: the last columns, where a cluster's second block would have none and the first half of a
- * tile or less, are units of two rows of tiles, one for each block, which share B instead of A and take 0.7 of the time.  They begin the last whole round, so
- * that their clusters are the ones that have what is left over. */
+ * cover a near-square region of D and share A and B in L2.
+ *
+ * BROAD: what is left of a group, if it is at most half a tile's rows, has tiles of twice the columns.  Each comes behind the tiles of the same columns
+ * in the group's last band: later it would not find B in L2.
+ *
+ * STRIP: the last columns, where a cluster's second block would have none and the first half of a tile or less, are units of two rows of tiles, one for each
+ * block, which share B instead of A and take 0.7 of the time.  They begin the last whole round, so that their clusters are the ones that have what is
+ * left over. */
 #ifndef MOII_PRODUCT_UNITS_CUH
 #define MOII_PRODUCT_UNITS_CUH
 
@@ -139,11 +143,24 @@ MOII_FN void strip_unit(const product_args &a, int i, unsigned int block, unit *
     u->strip = true;
 }
 
+/* Where the `in`-th unit of a band lies, `high` tiles high, ends: with a broad one behind those of each two columns. */
+typedef struct spot { int m, n; bool broad; } spot;
+MOII_FN spot spot_in_band(const product_args &a, int in, int high, bool ends)
+{
+    if (!BROAD || !ends) {
+        const int n = high == 1 ? in : quotient(in, high);
+        return { in - n * high, n, false };
+    }
+    const int two = quotient(in, 2 * high + 1), rest = in - two * (2 * high + 1), columns = min(2, a.n_tiles - 2 * two);
+    if (rest >= columns * high) return { high, two, true };
+    return { rest < high ? rest : rest - high, 2 * two + (rest >= high), false };
+}
+
 /* false: there is no such unit.  i must not descend from call to call. */
 MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int block, unit *u)
 {
-    int high, tiles, piece = 0; /* tiles in a column of the band, of the group */
-    bool broad;
+    int high, piece = 0; /* tiles in a column of the band */
+    bool ends;           /* with broad ones */
     const bool pieced = CUTS && i >= c->cut;
     if (pieced) {
         const int q = (i - c->cut) / c->pieces;
@@ -159,22 +176,21 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
 #endif
     for (;;) {
         if (c->group >= a.groups) return false;
-        const int rows = GROUPS == PRODUCT_DEPTH ? a.m : c->end - c->begin, before = c->band * a.band;
-        tiles = tiles_high(rows), high = min(a.band, tiles - before);
-        broad = high <= 0 && ends_broad(rows) && before < tiles + a.band;
-        if (broad) high = 1;
-        if (high <= 0) {
+        const int rows = GROUPS == PRODUCT_DEPTH ? a.m : c->end - c->begin, before = c->band * a.band, tiles = tiles_high(rows);
+        high = min(a.band, tiles - before);
+        ends = ends_broad(rows) && before + high == tiles && (high > 0 || before == 0);
+        if (high <= 0 && !ends) {
             c->group++, c->band = 0;
             cursor_enter(a, c);
             continue;
         }
-        const int units = broad ? broad_tiles(a) : high * a.n_tiles;
+        const int units = high * a.n_tiles + (ends ? broad_tiles(a) : 0);
         if (i < c->first + units) break;
         c->first += units;
         c->band++;
     }
-    const int in = i - c->first, n = high == 1 ? in : quotient(in, high), m = broad ? tiles : c->band * a.band + in - n * high;
-    unit_at(a, c->group, c->begin, c->end, m, n, broad, CUTS ? piece * (BM / c->pieces) : 0, block, u);
+    const spot at = spot_in_band(a, i - c->first, high, ends);
+    unit_at(a, c->group, c->begin, c->end, c->band * a.band + at.m, at.n, at.broad, CUTS ? piece * (BM / c->pieces) : 0, block, u);
     if (pieced) u->rows = min(u->rows, BM / c->pieces), u->k_end = u->rows > 0 ? u->k_end : 0;
     unit_part(block, u);
     return true;
