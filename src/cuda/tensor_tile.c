@@ -53,12 +53,21 @@ static int64_t group_depth(const moii_tensor_product *p)
 
 typedef struct shape { double m_tiles, n_tiles, steps; } shape; /* m_tiles: of all groups */
 
+/* Tiles below each other in a group.  Ragged groups of many rows end anywhere in their last one, which takes as long as a whole one, or, where both
+ * warpgroups share its blocks, as its part and 0.2. */
+static double tiles_down(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t rows)
+{
+    enum { MANY_ROWS = 512 };
+    int64_t bm = moii_tile_rows(p, t);
+    if (p->grouping != PRODUCT_ROWS || rows <= MANY_ROWS) return (double)moii_ceil_div(rows, bm);
+    return (double)rows / (double)bm + (moii_tile_halves(p, t) ? 0.2 : 0.5);
+}
+
 static shape shape_of(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    int64_t bm = moii_tile_rows(p, t), across = (int64_t)moii_tile_lines(p, t) * t->cluster, groups = moii_max(p->groups, 1);
-    int64_t rows = group_rows(p), k = group_depth(p);
+    int64_t across = (int64_t)moii_tile_lines(p, t) * t->cluster, groups = moii_max(p->groups, 1), k = group_depth(p);
     int64_t step = p->scaling == SCALING_NONE ? 64 : 128, m_groups = p->grouping == PRODUCT_DENSE ? 1 : groups;
-    return (shape){ (double)(moii_ceil_div(rows, bm) * m_groups), (double)(moii_ceil_div(p->n, across) * t->cluster),
+    return (shape){ tiles_down(p, t, group_rows(p)) * (double)m_groups, (double)(moii_ceil_div(p->n, across) * t->cluster),
                     (double)moii_ceil_div(moii_ceil_div(k, step), t->split) };
 }
 
