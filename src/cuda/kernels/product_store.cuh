@@ -20,6 +20,14 @@ MOII_FN void store_one(const product_args &a, long long at, float v)
 #endif
 }
 
+/* The same value (plus -0).  What is stored two by two comes from an even register and the odd one behind it; were those the sums' own, as the compiler
+ * would have it, a sum, what is added to it and its scale would lie in one bank of registers in every second addition of the main loop. */
+MOII_FN float of_any_register(float x)
+{
+    asm volatile("add.rn.f32 %0, %0, 0f80000000;" : "+f"(x));
+    return x;
+}
+
 /* 16 rows of a warp, straight from its registers: count times 8 columns, those from `end` on nobody's; `first` of the tile's are in sum[0]. */
 MOII_FN void store_values(const product_args &a, const shared &s, const unit &u, int row, int lane, int first, int count, int end, const float *sum)
 {
@@ -33,7 +41,8 @@ MOII_FN void store_values(const product_args &a, const shared &s, const unit &u,
         for (int j = 0; j < count; j++) {
             if (HALVES && j * 8 >= end) break;
             const int col = u.col + first + (WOVEN ? j / 2 * 16 + j % 2 * 2 + lane % 4 * 4 : j * 8 + lane % 4 * 2);
-            const float x = sum[j * 4 + 2 * h], y = sum[j * 4 + 2 * h + 1];
+            float x = sum[j * 4 + 2 * h], y = sum[j * 4 + 2 * h + 1];
+            if (OUT_F32 && PROMOTED) x = of_any_register(x), y = of_any_register(y);
             if (a.vectors && col + 1 < a.n) {
 #if OUT_F32
                 float *d = (float *)a.d + line + col;
