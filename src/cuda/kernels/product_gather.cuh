@@ -33,10 +33,10 @@ MOII_FN void gather_stage(const product_args &a, const shared &s, const unit &u,
     const int t = (int)threadIdx.x - 32, piece = t % 8, at = k * (BITS16 ? 2 : 1) + piece * 16, rows = min(u.rows, BM);
     const bool there = at < a.k * (BITS16 ? 2 : 1);
     const char *from = (const char *)a.a + (there ? at : 0);
-    const unsigned int to = tile_at(s, stage);
-#pragma unroll(SWIGLU || E8M0_SCALES ? 2 : 4) /* registers are short */
+    const unsigned int to = tile_at(s, stage), pitch = (unsigned int)(a.a_pitch / 16); /* in sixteens: 32 bits */
+#pragma unroll(SWIGLU || E8M0_SCALES ? 2 : THREADS > 384 ? 4 : 8) /* registers are short */
     for (int row = t / 8; row < rows; row += LOADERS / 8)
-        piece_load(to + row * 128 + ((piece ^ (row & 7)) << 4), from + (long long)gathered_row(s, row) * a.a_pitch, there ? 16 : 0);
+        piece_load(to + row * 128 + ((piece ^ (row & 7)) << 4), from + (unsigned long long)((unsigned int)gathered_row(s, row) * pitch) * 16, there ? 16 : 0);
 }
 
 /* What this warp copied and stored is visible to the tensor cores: an arrival at the oldest stage. */

@@ -101,8 +101,8 @@
 #define CONSUMERS (TEAM * TURNS)
 #define THREADS (CONSUMERS + 128)
 /* of a thread; 64 K in all, in eights, of which the block is started with an equal share for each */
-#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : WIDENS && THREADS == 384 ? 72 : 56)
-#define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? WIDENS ? 216 : 224 : 152)
+#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : (WIDENS || GATHER) && THREADS == 384 ? 72 : 56)
+#define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? WIDENS || GATHER ? 216 : 224 : 152)
 #define PROMOTED (SCALING != SCALING_NONE)
 /* where the compiler would ask for a thread's number at each stage, and wait for it */
 #define KEEPS_THREAD (THREADS > 384 && GROUPS == PRODUCT_DEPTH && SCALING == SCALING_VECTOR && SCALE_E8M0)
