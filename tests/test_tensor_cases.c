@@ -333,12 +333,30 @@ static void test_far_rows(void **state)
     }
 }
 
+/* Rows that a list names are found by 32 bits in units of 16 bytes: what reaches further is refused before anything is launched. */
+static void test_far_list(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    const moi_format plain = PLAIN;
+    moi_ggemm_desc d = { .size = sizeof d, .row = "ggemm_sm90", .grouping = MOI_GROUP_M, .a = plain, .b = plain, .out = MOI_BF16, .groups = 1, .max_rows = 16,
+                         .n = 16, .k = 16384, .gather_rows = 1 << 22 };
+    moi_plan *plan;
+    moit_ok(moi_ggemm_plan_create(&plan, moit_gpu(), &d));
+    char *there = moit_alloc(4096); /* nobody reads it */
+    moi_ggemm_args x = { .size = sizeof x, .rows = 16, .offsets = (const int64_t *)(const void *)there, .a = { there, NULL, 0 },
+                         .b = { there, NULL, 0 }, .d = there, .rows_of_a = (const int32_t *)(const void *)there, .a_rows = 1 << 22 };
+    moit_refused(moi_ggemm_run(plan, &x, there, 4096, NULL), MOI_ERR_SHAPE, "within 64 GiB for ggemm_sm90, got 4194304 rows of 32768 bytes");
+    moi_plan_free(plan);
+    moit_free(there);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_cut), cmocka_unit_test(test_strip),
-        cmocka_unit_test(test_boxes),
-        cmocka_unit_test(test_brief), cmocka_unit_test(test_split), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows),
+        cmocka_unit_test(test_boxes), cmocka_unit_test(test_brief), cmocka_unit_test(test_split), cmocka_unit_test(test_scale_ends),
+        cmocka_unit_test(test_far_rows), cmocka_unit_test(test_far_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,8 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     assert_true(t->boxes == boxes || (t->boxes == 2 && boxes > 2 && t->stages >= 3)); /* all of a warpgroup's at once, or two */
     const char *dealing = !dealt.dealt ? "" : moii_tile_broad(p, t) ? " DEAL=1 BROAD=1" : " DEAL=1";
     snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s%s%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t),
-             t->wide ? " WIDE=1" : "", woven ? " WOVEN=1" : "", moii_tile_strip(p, t) ? " STRIP=1" : "", t->few == 2 ? " SHORT=2" : t->few ? " SHORT=1" : "", dealing,
+             t->wide ? " WIDE=1" : "", woven ? " WOVEN=1" : "", moii_tile_strip(p, t) ? " STRIP=1" : "",
+             t->few == 2 ? " SHORT=2" : t->few ? " SHORT=1" : "", dealing,
              p->gather_rows ? " GATHER=1" : "", p->scatter_rows ? " SCATTER=1" : "", p->weighted ? " WEIGHTED=1" : "",
              p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */

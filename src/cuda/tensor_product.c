@@ -342,8 +342,9 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     if (p->gather_rows) {
         x.a = r->a->data, x.rows_of_a = r->rows_of_a, x.a_rows = (int)r->a_rows;
         x.a_pitch = (r->a->ld ? r->a->ld : r->k) * size_of(p->a);
-        MOII_REQUIRE(r->a_rows * (x.a_pitch / 16) <= UINT32_MAX, MOI_ERR_SHAPE, "%s: rows of a that a list names must lie within 64 GiB for %s, got %lld rows of %lld bytes",
-                     where, plan->impl->name, (long long)r->a_rows, x.a_pitch);
+        MOII_REQUIRE(r->a_rows * (x.a_pitch / 16) <= UINT32_MAX, MOI_ERR_SHAPE,
+                     "%s: rows of a that a list names must lie within 64 GiB for %s, got %lld rows of %lld bytes", where, plan->impl->name,
+                     (long long)r->a_rows, x.a_pitch);
     }
     x.rows_of_d = r->rows_of_d, x.d_rows = (int)r->d_rows, x.row_weight = r->row_weight;
     if (p->swiglu) MOII_TRY(set_act(plan, where, r, &x));
