@@ -340,11 +340,11 @@ static void test_far_list(void **state)
     if (!moit_gpu()) skip();
     const moi_format plain = PLAIN;
     moi_ggemm_desc d = { .size = sizeof d, .row = "ggemm_sm90", .grouping = MOI_GROUP_M, .a = plain, .b = plain, .out = MOI_BF16, .groups = 1, .max_rows = 16,
-                         .n = 16, .k = 16384, .gather_rows = 1 << 22 };
+                         .n = 16, .k = 64, .gather_rows = 1 << 22 };
     moi_plan *plan;
     moit_ok(moi_ggemm_plan_create(&plan, moit_gpu(), &d));
     char *there = moit_alloc(4096); /* nobody reads it */
-    moi_ggemm_args x = { .size = sizeof x, .rows = 16, .offsets = (const int64_t *)(const void *)there, .a = { there, NULL, 0 },
+    moi_ggemm_args x = { .size = sizeof x, .rows = 16, .offsets = (const int64_t *)(const void *)there, .a = { there, NULL, 16384 },
                          .b = { there, NULL, 0 }, .d = there, .rows_of_a = (const int32_t *)(const void *)there, .a_rows = 1 << 22 };
     moit_refused(moi_ggemm_run(plan, &x, there, 4096, NULL), MOI_ERR_SHAPE, "within 64 GiB for ggemm_sm90, got 4194304 rows of 32768 bytes");
     moi_plan_free(plan);

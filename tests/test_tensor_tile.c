@@ -39,6 +39,11 @@ static void test_fits(void **state)
     p.groups = 100000;
     declined(p, "below 2^31");
     declined(product(PRODUCT_DEPTH, &plain, &plain, 64, 64, 1000), "MN-major");
+    p = product(PRODUCT_ROWS, &plain, &plain, 64, 64, 16384);
+    p.gather_rows = (1 << 21) - 1;
+    assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
+    p.gather_rows = 1 << 22;
+    declined(p, "within 64 GiB");
     p = product(PRODUCT_DENSE, &plain, &plain, 60, 64, 64);
     p.a_turned = true;
     declined(p, "MN-major operands must be");
@@ -240,10 +245,19 @@ static void test_brief(void **state)
     }
 }
 
-/* Ragged groups end anywhere: how many rows they have in the mean decides no more than that mean does. */
+/* Ragged groups end anywhere: how many rows they have in the mean decides no more than that mean does; but for few rounds, where whole tiles do: one or
+ * two of 256 rows here, for which 192 would be two and three. */
 static void test_ragged(void **state)
 {
     (void)state;
+    for (int groups = 1; groups <= 2; groups++) {
+        const char *why;
+        moii_tensor_product p = product(PRODUCT_ROWS, &act, &weight, 1024 * groups, 4096, 7168);
+        p.groups = groups;
+        assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
+        moii_tensor_tile t = moii_tensor_choose(&p);
+        assert_int_equal(moii_tile_rows(&p, &t), 256);
+    }
     for (int64_t rows = 640; rows <= 4096; rows += 64) {
         const char *why;
         moii_tensor_product p = product(PRODUCT_ROWS, &act, &weight, 32 * rows, 4096, 7168);

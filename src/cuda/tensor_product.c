@@ -56,6 +56,8 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     if (p->grouping != PRODUCT_ROWS && moii_mul(p->groups, p->m) > INT32_MAX) return false;
     int64_t tiles = moii_mul(moii_ceil_div(p->m, 64) + 1, moii_ceil_div(p->n, 16) * p->groups), scales = most_scales(p);
     if (tiles < 0 || tiles > INT32_MAX || scales < 0 || scales > UINT32_MAX) return false;
+    *why = "rows that a list names must lie within 64 GiB";
+    if (p->gather_rows * (p->k * size_of(p->a) / 16) > UINT32_MAX) return false;
     *why = "the reduction must be a multiple of 16 bytes";
     if (p->grouping != PRODUCT_DEPTH && ((!p->a_turned && p->k * size_of(p->a) % 16) || (!p->b_turned && p->k * size_of(p->b) % 16))) return false;
     *why = "rows of MN-major operands must be a multiple of 16 bytes";

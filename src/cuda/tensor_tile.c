@@ -54,12 +54,13 @@ static int64_t group_depth(const moii_tensor_product *p)
 typedef struct shape { double m_tiles, n_tiles, steps; } shape; /* m_tiles: of all groups */
 
 /* Tiles below each other in a group.  Ragged groups of many rows end anywhere in their last one, which takes as long as a whole one, or, where both
- * warpgroups share its blocks, as its part and 0.2. */
+ * warpgroups share its blocks, as its part and 0.2.  In a product of few rounds that is not what counts, but how many rounds they are. */
 static double tiles_down(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t rows)
 {
-    enum { MANY_ROWS = 512 };
+    enum { MANY_ROWS = 512, MANY_ROUNDS = 8, LARGE_TILE = 256 * 128 };
     int64_t bm = moii_tile_rows(p, t);
-    if (p->grouping != PRODUCT_ROWS || rows <= MANY_ROWS) return (double)moii_ceil_div(rows, bm);
+    double rounds = (double)rows * (double)p->groups * (double)p->n / ((double)LARGE_TILE * p->sms);
+    if (p->grouping != PRODUCT_ROWS || rows <= MANY_ROWS || rounds < MANY_ROUNDS) return (double)moii_ceil_div(rows, bm);
     return (double)rows / (double)bm + (moii_tile_halves(p, t) ? 0.2 : 0.5);
 }
 
