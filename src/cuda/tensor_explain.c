@@ -51,6 +51,8 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
     if (p.widened)
         to->each(to->user, "copies", p.widens ? "both operands become BF16, a while it is multiplied: a scale for every 32 products would cost more"
                                               : "both operands become BF16 first: a scale for every 32 products would cost more");
+    if (p.gather_rows)
+        to->each(to->user, "rows", p.widened ? "copies of a's are made in the list's order" : "those that the list names are copied into order first");
     snprintf(text, sizeof text, "%d of %d", p.sms, moii_gpu_of(ctx)->sms);
     to->each(to->user, "multiprocessors", text);
     if (p.swiglu) to->each(to->user, "swiglu", "in the product's store: 128 columns of gate and 128 of up in a tile");

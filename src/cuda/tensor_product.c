@@ -8,7 +8,6 @@
 
 #include "dtype.h"
 #include "format.h"
-#include "kernels/widen_sm90_args.h"
 #include "tile8.h"
 
 _Static_assert(PRODUCT_BF16 == MOI_BF16 && PRODUCT_E4M3 == MOI_E4M3 && PRODUCT_E5M2 == MOI_E5M2, "product_sm90_args.h and moiety.h number alike");
@@ -23,24 +22,33 @@ static bool eight_bits(const moi_format *f) { return f->elem == MOI_E4M3 || f->e
 
 static int size_of(const moi_format *f) { return f->elem == MOI_F32 ? 4 : f->elem == MOI_BF16 ? 2 : 1; }
 
-/* Rows of A as it lies: the most, and those of a run. */
-static int64_t most_lines(const moii_tensor_product *p) { return p->gather_rows ? p->gather_rows : p->m; }
-static int64_t lines_of(const moii_tensor_product *p, const moii_tensor_run *r) { return p->gather_rows ? r->a_rows : r->m; }
-
-/* Of the reduction as it lies in the operands: ragged groups of scaled ones fill whole blocks. */
-static int64_t stored_depth(const moii_tensor_product *p, const moi_format *f, int64_t k)
-{
-    return p->grouping == PRODUCT_DEPTH && k ? moi_ragged_cols(f, k, p->groups) : k;
-}
-
-/* Of the larger operand: device code numbers them in 32 bits; squares over all groups. */
+/* Of the larger operand, and of A in order: device code numbers them in 32 bits; squares over all groups. */
 static int64_t most_scales(const moii_tensor_product *p)
 {
-    int64_t groups = p->grouping == PRODUCT_DEPTH ? p->groups : 0;
-    int64_t a = moi_scale_bytes(p->a, most_lines(p), p->k, groups), b = moi_scale_bytes(p->b, p->n, p->k, groups);
-    if (a < 0 || b < 0) return -1;
+    int64_t groups = p->grouping == PRODUCT_DEPTH ? p->groups : 0, in_order = 0;
+    moi_format columns = *p->a;
+    columns.layout = MOI_LAYOUT_COL;
+    if (p->gather_rows) in_order = moi_scale_bytes(&columns, p->m, p->k, 0);
+    int64_t a = moi_scale_bytes(p->a, p->gather_rows ? p->gather_rows : p->m, p->k, groups), b = moi_scale_bytes(p->b, p->n, p->k, groups);
+    if (a < 0 || b < 0 || in_order < 0) return -1;
     if (moii_tensor_experts(p) && p->b->block == MOI_BLOCK_SQUARE) b = moii_mul(b, p->groups);
-    return b < 0 ? -1 : moii_max(a, b);
+    return b < 0 ? -1 : moii_max(moii_max(a, in_order), b);
+}
+
+/* Rows in order have their scales as it suits the product (tensor_copies.c). */
+static void set_scaling(moii_tensor_product *p)
+{
+    bool a_cols = p->gather_rows || p->a->layout == MOI_LAYOUT_COL, b_cols = p->b->layout == MOI_LAYOUT_COL;
+    if (p->a->elem == MOI_BF16) p->scaling = SCALING_NONE;
+    else if (p->a->recipe == MOI_RECIPE_MX32) {
+        p->scaling = p->mx == MOI_MX_PER_ROW ? SCALING_ROWS : p->mx == MOI_MX_FREE ? SCALING_MX : SCALING_VECTOR;
+        p->scale_e8m0 = p->scaling == SCALING_VECTOR;
+        p->scale_quads = p->scale_e8m0 && p->grouping != PRODUCT_ROWS && a_cols && b_cols;
+        p->widened = p->scaling == SCALING_MX && p->grouping != PRODUCT_MASKED && (p->grouping == PRODUCT_DEPTH || p->m / moii_max(p->groups, 1) >= WIDEN_FROM);
+    } else {
+        p->scaling = p->b->block == MOI_BLOCK_SQUARE ? SCALING_SQUARE : SCALING_VECTOR;
+        p->scales_bulk = a_cols && (p->scaling == SCALING_SQUARE || b_cols);
+    }
 }
 
 bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
@@ -50,31 +58,19 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
     *why = "operands must be BF16, or both E4M3 or E5M2 of one recipe";
     if (!plain && !(eight_bits(p->a) && eight_bits(p->b) && p->a->recipe == p->b->recipe)) return false;
     *why = "sizes must be below 2^31";
-    if (most_lines(p) > INT32_MAX || p->scatter_rows > INT32_MAX) return false;
+    if (p->gather_rows > INT32_MAX || p->scatter_rows > INT32_MAX) return false;
     if ( p->m > INT32_MAX || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || p->groups > INT32_MAX) return false;
-    if (stored_depth(p, p->a, p->k) > INT32_MAX - 512) return false;
+    if (moii_tensor_depth(p, p->a, p->k) > INT32_MAX - 512) return false;
     if (p->grouping != PRODUCT_ROWS && moii_mul(p->groups, p->m) > INT32_MAX) return false;
     int64_t tiles = moii_mul(moii_ceil_div(p->m, 64) + 1, moii_ceil_div(p->n, 16) * p->groups), scales = most_scales(p);
     if (tiles < 0 || tiles > INT32_MAX || scales < 0 || scales > UINT32_MAX) return false;
-    *why = "rows that a list names must lie within 64 GiB";
-    if (p->gather_rows * (p->k * size_of(p->a) / 16) > UINT32_MAX) return false;
     *why = "the reduction must be a multiple of 16 bytes";
     if (p->grouping != PRODUCT_DEPTH && ((!p->a_turned && p->k * size_of(p->a) % 16) || (!p->b_turned && p->k * size_of(p->b) % 16))) return false;
     *why = "rows of MN-major operands must be a multiple of 16 bytes";
     if ((p->a_turned && !moii_tensor_experts(p) && p->m % 8) || (p->b_turned && p->n % 8)) return false;
     *why = "BF16 operands of a ragged reduction must be MN-major: bulk copies cannot begin anywhere in a row";
     if (plain && p->grouping == PRODUCT_DEPTH && !(p->a_turned && p->b_turned)) return false;
-    if (plain) p->scaling = SCALING_NONE;
-    else if (p->a->recipe == MOI_RECIPE_MX32) {
-        bool rows = p->mx == MOI_MX_PER_ROW && !p->gather_rows;
-        p->scaling = rows ? SCALING_ROWS : p->mx == MOI_MX_FREE ? SCALING_MX : SCALING_VECTOR;
-        p->scale_e8m0 = p->scaling == SCALING_VECTOR;
-        p->scale_quads = p->scale_e8m0 && !p->gather_rows && p->grouping != PRODUCT_ROWS && p->a->layout == MOI_LAYOUT_COL && p->b->layout == MOI_LAYOUT_COL;
-        p->widened = p->scaling == SCALING_MX && p->grouping != PRODUCT_MASKED && (p->grouping == PRODUCT_DEPTH || p->m / moii_max(p->groups, 1) >= WIDEN_FROM);
-    } else {
-        p->scaling = p->b->block == MOI_BLOCK_SQUARE ? SCALING_SQUARE : SCALING_VECTOR;
-        p->scales_bulk = !p->gather_rows && p->a->layout == MOI_LAYOUT_COL && (p->scaling == SCALING_SQUARE || p->b->layout == MOI_LAYOUT_COL);
-    }
+    set_scaling(p);
     return true;
 }
 
@@ -108,7 +104,7 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     if (t->few) append(defines, t->few == 2 ? " SHORT=2" : " SHORT=1");
     if (p->dealt) append(defines, moii_tile_broad(p, t) ? " DEAL=1 BROAD=1" : " DEAL=1");
     if (p->widens) append(defines, p->widens == MOI_E4M3 ? " WIDENS=4" : " WIDENS=5");
-    if (p->gather_rows) append(defines, " GATHER=1");
+    if (moii_tensor_follows(p)) append(defines, " FOLLOWS=1");
     if (p->scatter_rows) append(defines, " SCATTER=1");
     if (p->weighted) append(defines, " WEIGHTED=1");
     if (p->swiglu) append(defines, p->act->recipe == MOI_RECIPE_MX32 ? " SWIGLU=1 ACT_MX=1" : " SWIGLU=1 ACT_MX=0");
@@ -156,43 +152,12 @@ void moii_tensor_variant(moii_tensor_product *p, moi_dtype out, char defines[MOI
     moii_tensor_defines(p, &t, defines);
 }
 
-static void widen_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "E5M2=%d", i); }
-
-const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 2, .variant = widen_variant };
-
 static void unplan(moi_plan *plan)
 {
     moii_tensor_plan *s = plan->state;
     moi_plan_free(s->then.plan);
     free(s);
 }
-
-/* Elements of the largest operand a (0) or b (1). */
-static int64_t elements(const moii_tensor_plan *s, int operand)
-{
-    const moii_tensor_product *p = &s->product;
-    bool several = operand && p->grouping == PRODUCT_ROWS;
-    return moii_mul(moii_mul(operand ? p->n : most_lines(p), stored_depth(p, &s->a, p->k)), several ? p->groups : 1);
-}
-
-static moi_status plan_copies(moi_plan *plan, moii_tensor_plan *s)
-{
-    int64_t at = 0;
-    if (!s->product.widened) return MOI_OK;
-    for (int i = 0; i < 2; i++) {
-        int64_t count = elements(s, i);
-        MOII_REQUIRE(count >= 0 && count / 16 < UINT32_MAX, MOI_ERR_SHAPE, "%s plan: operand %s has too many elements", moii_op_name(plan->op),
-                     i ? "b" : "a");
-        s->widened_at[i] = at, at += moii_round_up(2 * count, MOII_WORKSPACE_ALIGN);
-        s->widen[i].kernel = &moii_widen_kernel;
-        snprintf(s->widen[i].defines, MOII_DEFINES, "E5M2=%d", (i ? s->b.elem : s->a.elem) == MOI_E5M2);
-    }
-    plan->workspace_bytes = at;
-    return moii_gpu_prepare(plan->ctx, s->widen, 2);
-}
-
-/* WIDENS: for so many rows. */
-static int64_t counters_of(int64_t m) { return 1 + moii_ceil_div(m, WIDEN_CHUNK); }
 
 moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, const moii_tensor_product *product)
 {
@@ -202,12 +167,11 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
     plan->unplan = unplan;
     s->product = *product;
     s->a = *product->a, s->b = *product->b;
-    MOII_TRY(plan_copies(plan, s));
     moii_tensor_settle(&s->product, moii_gpu_of(plan->ctx)->sms);
+    MOII_TRY(moii_tensor_plan_copies(plan, s));
     s->tile = moii_tensor_choose(&s->product);
     s->product.dealt = moii_tensor_dealt(&s->product, &s->tile);
-    int64_t counters = s->product.dealt ? 1 : s->product.widens ? counters_of(s->product.m) : 0;
-    s->tickets_at = plan->workspace_bytes, plan->workspace_bytes += moii_round_up(counters * 4, MOII_WORKSPACE_ALIGN);
+    s->tickets_at = plan->workspace_bytes, plan->workspace_bytes += moii_round_up(moii_tensor_counters(&s->product, s->product.m) * 4, MOII_WORKSPACE_ALIGN);
     s->kernel.kernel = kernel;
     s->kernel.shared_bytes = moii_tensor_shared(&s->product, &s->tile);
     moii_tensor_defines(&s->product, &s->tile, s->kernel.defines);
@@ -252,17 +216,6 @@ static moi_status make_map(const moi_plan *plan, const char *where, const char *
     return encode_map(plan, map, size, data, 3, (uint64_t[]){ length, lines, groups }, pitch, (uint64_t[]){ 1, lines }, (uint32_t[]){ across, high, 1 });
 }
 
-static product_scales scales_of(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth)
-{
-    int64_t blocks = moi_scale_blocks(f, depth, 0), size = f->recipe == MOI_RECIPE_MX32 ? 1 : 4;
-    product_scales s = { .p = o->scale, .rows = (int)moii_scale_rows(f, rows), .group_bytes = moi_scale_bytes(f, rows, depth, 0) };
-    if (f->layout == MOI_LAYOUT_COL) s.row_stride = 1, s.block_stride = (unsigned int)(moii_round_up(s.rows * size, 16) / size);
-    else s.row_stride = (unsigned int)blocks, s.block_stride = 1;
-    if (f->layout == MOI_LAYOUT_TILED) s.across = (int)moii_ceil_div(blocks, 4);
-    s.words = s.across || (f->layout == MOI_LAYOUT_ROW && blocks % 4 == 0);
-    return s;
-}
-
 typedef struct map_set { product_map *a, *part, *b; } map_set; /* product_args' */
 
 static moi_status make_maps(const moi_plan *plan, const char *where, const moii_tensor_run *r, int64_t k, map_set out)
@@ -272,7 +225,7 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     const moii_tensor_tile *t = &s->tile;
     int step = PRODUCT_STEP_BYTES / size_of(p->a), bm = moii_tile_rows(p, t);
     int64_t za = p->grouping == PRODUCT_MASKED ? p->groups : 1, zb = moii_tensor_experts(p) ? p->groups : 1;
-    int64_t a_straight[3] = { k, lines_of(p, r), za }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
+    int64_t a_straight[3] = { k, r->m, za }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
     const void *nothing = p->swiglu ? r->act.data : r->d; /* an operand without elements needs no address */
     const void *a = r->a->data ? r->a->data : nothing;
     MOII_TRY(make_map(plan, where, "a", out.a, p->a, a, p->a_turned ? a_turned : a_straight, r->a->ld, p->a_turned ? 64 : step,
@@ -282,30 +235,12 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
                     p->b_turned ? 64 : step, p->b_turned || p->swiglu ? 64 : moii_tile_lines(p, t), moii_tile_woven(p, t));
 }
 
-/* A block that copies, not several, on each of a limited number of multiprocessors: nothing says which ones take them. */
-static int64_t copying_blocks(const moii_tensor_plan *s, int each) { return (int64_t)s->product.sms * (s->product.sm_limit ? 1 : each); }
-
-/* counters: that it clears. */
-static moi_status widen(const moi_plan *plan, int i, const moi_operand *o, int64_t rows, int64_t cols, int64_t groups, void *workspace,
-                        int64_t counters, moi_stream stream)
-{
-    const moii_tensor_plan *s = plan->state;
-    const moi_format *f = i ? &s->b : &s->a;
-    char *base = workspace;
-    widen_sm90_args x = { .codes = o->data, .scales = scales_of(f, o, rows, cols), .out = (void *)(base + s->widened_at[i]),
-                          .counter = (int *)(void *)(base + s->tickets_at), .counters = (unsigned int)counters, .ld = o->ld ? o->ld : cols,
-                          .group_rows = (unsigned int)rows, .pieces = (unsigned int)(cols / 16), .count = (unsigned int)(rows * groups * (cols / 16)) };
-    if (x.count == 0) return MOI_OK;
-    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.count, 256), copying_blocks(s, 64)) }, .threads = 256 };
-    return moii_gpu_run(plan, &s->widen[i], &launch, &x, stream);
-}
-
 static moi_status set_act(const moi_plan *plan, const char *where, const moii_tensor_run *r, product_args *x)
 {
     const moii_tensor_product *p = &((const moii_tensor_plan *)plan->state)->product;
     x->act = (void *)(uintptr_t)r->act.data;
     x->act_pitch = r->act.ld ? r->act.ld : p->n / 2;
-    x->act_scales = scales_of(p->act, &r->act, r->m, p->n / 2);
+    x->act_scales = moii_tensor_scales(p->act, &r->act, r->m, p->n / 2);
     x->act_rule = moii_block_rule_of(p->act);
     MOII_REQUIRE(x->act_pitch % 16 == 0, MOI_ERR_ALIGN, "%s: rows of rowwise must be a multiple of 16 bytes apart for %s, got %lld", where,
                  plan->impl->name, x->act_pitch);
@@ -338,15 +273,8 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
                        .k = (int)r->k };
     MOII_TRY(make_maps(plan, where, r, r->k, (map_set){ &x.a_map, &x.part_map, &x.b_map }));
     if (p->scaling != SCALING_NONE) {
-        x.a_scales = scales_of(p->a, r->a, lines_of(p, r), r->k);
-        x.b_scales = scales_of(p->b, r->b, p->n, r->k);
-    }
-    if (p->gather_rows) {
-        x.a = r->a->data, x.rows_of_a = r->rows_of_a, x.a_rows = (int)r->a_rows;
-        x.a_pitch = (r->a->ld ? r->a->ld : r->k) * size_of(p->a);
-        MOII_REQUIRE(r->a_rows * (x.a_pitch / 16) <= UINT32_MAX, MOI_ERR_SHAPE,
-                     "%s: rows of a that a list names must lie within 64 GiB for %s, got %lld rows of %lld bytes", where, plan->impl->name,
-                     (long long)r->a_rows, x.a_pitch);
+        x.a_scales = moii_tensor_scales(p->gather_rows ? &s->in_order : p->a, r->a, r->m, r->k);
+        x.b_scales = moii_tensor_scales(p->b, r->b, p->n, r->k);
     }
     x.rows_of_d = r->rows_of_d, x.d_rows = (int)r->d_rows, x.row_weight = r->row_weight;
     if (p->swiglu) MOII_TRY(set_act(plan, where, r, &x));
@@ -366,44 +294,29 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     x.cut = c.cut, x.pieces = c.pieces;
     x.strip_at = (int)moii_tensor_strip_at(p, t, r->m, clusters, c);
     if (p->widens) {
-        x.a = r->narrow->data, x.a_pitch = r->narrow->ld ? r->narrow->ld : r->k, x.a_scales = scales_of(&s->a, r->narrow, r->m, r->k);
+        x.a = r->narrow->data, x.a_pitch = r->narrow->ld ? r->narrow->ld : r->k, x.a_scales = moii_tensor_scales(&s->a, r->narrow, r->m, r->k);
         x.wide = (void *)(uintptr_t)r->a->data, x.counters = (int *)(void *)((char *)workspace + s->tickets_at);
     }
     if (p->dealt) {
         x.tickets = (int *)(void *)((char *)workspace + s->tickets_at);
-        MOII_CUDA(&moii_gpu_of(plan->ctx)->driver, cuMemsetD32Async, ((moii_cuptr)(uintptr_t)x.tickets, 0, 1, stream));
+        if (!p->gather_rows && !p->widened) MOII_CUDA(&moii_gpu_of(plan->ctx)->driver, cuMemsetD32Async, ((moii_cuptr)(uintptr_t)x.tickets, 0, 1, stream));
     }
     moii_gpu_launch launch = { .grid = { clusters * blocks }, .threads = 128 + 128 * t->wgs * t->turns, .shared_bytes = s->kernel.shared_bytes,
-                               .cluster = blocks > 1 ? (int)blocks : 0, .overlap = p->overlap };
+                               .cluster = blocks > 1 ? (int)blocks : 0, .overlap = p->overlap || moii_tensor_follows(p) };
     return moii_gpu_run(plan, &s->kernel, &launch, &x, stream);
-}
-
-static moi_status launch_all(const moi_plan *plan, const char *where, const moii_tensor_run *run, void *workspace, moi_stream stream)
-{
-    const moii_tensor_plan *s = plan->state;
-    const moii_tensor_product *p = &s->product;
-    moii_tensor_run r = *run;
-    moi_operand wide[2];
-    int64_t counters = p->widens ? counters_of(run->m) : 0;
-    r.k = stored_depth(p, &s->a, run->k);
-    if (!p->widened) return launch_product(plan, where, &r, workspace, stream);
-    for (int i = 0; i < 2; i++) {
-        bool several = i && p->grouping == PRODUCT_ROWS;
-        wide[i] = (moi_operand){ (char *)workspace + s->widened_at[i], NULL, 0 };
-        if (i == 0 && p->widens) continue; /* the product does it */
-        MOII_TRY(widen(plan, i, i ? r.b : r.a, i ? p->n : lines_of(p, run), r.k, several ? p->groups : 1, workspace, counters, stream));
-    }
-    r.narrow = r.a, r.a = &wide[0], r.b = &wide[1];
-    return launch_product(plan, where, &r, workspace, stream);
 }
 
 /* Tensor maps are made in the current context. */
 moi_status moii_tensor_launch(const moi_plan *plan, const char *where, const moii_tensor_run *run, void *workspace, moi_stream stream)
 {
     const moii_gpu *gpu = moii_gpu_of(plan->ctx);
+    const moii_tensor_plan *s = plan->state;
     bool pushed;
     MOII_TRY(moii_gpu_enter(gpu, &pushed));
-    moi_status status = launch_all(plan, where, run, workspace, stream);
+    moii_tensor_copied c = { .run = *run };
+    c.run.k = moii_tensor_depth(&s->product, &s->a, run->k);
+    moi_status status = moii_tensor_copy(plan, &c, workspace, stream);
+    if (!status) status = launch_product(plan, where, &c.run, workspace, stream);
     moii_gpu_leave(gpu, pushed);
     return status;
 }

@@ -23,7 +23,7 @@ typedef struct moii_tensor_product {
     int sms;                        /* that it may use */
     int sm_limit;                   /* as the description has it */
     bool overlap;
-    int64_t gather_rows;            /* PRODUCT_ROWS: > 0: A has so many at most, and a list names those of the product */
+    int64_t gather_rows;            /* PRODUCT_ROWS: > 0: A has so many at most; a list names those of the product, which are copied into order first */
     int64_t scatter_rows;           /* PRODUCT_ROWS: > 0: D has so many at most, and a list names where those of the product go */
     bool weighted;                  /* PRODUCT_ROWS */
     bool dealt;                     /* PRODUCT_ROWS: clusters draw their tiles from a counter */
@@ -34,6 +34,9 @@ typedef struct moii_tensor_product {
 
 /* Each group has its own B. */
 static inline bool moii_tensor_experts(const moii_tensor_product *p) { return p->grouping == PRODUCT_ROWS || p->grouping == PRODUCT_MASKED; }
+
+/* Rows in order come from the kernel right in front: product_sm90.cuh's FOLLOWS. */
+static inline bool moii_tensor_follows(const moii_tensor_product *p) { return p->gather_rows && !p->widened; }
 
 /* Of a tile: whether warpgroups have the same rows; rows, and rows of B. */
 static inline bool moii_tile_beside(const moii_tensor_product *p, const moii_tensor_tile *t) { return p->swiglu || t->wide; }
@@ -119,13 +122,25 @@ typedef struct moii_tensor_plan {
     moii_tensor_tile tile;
     moii_gpu_kernel kernel;
     moi_format a, b;                /* the caller's */
-    moii_gpu_kernel widen[2];
-    int64_t widened_at[2];          /* mx32 as BF16: from where on, a and b */
+    moi_format in_order;            /* of a in order */
+    moii_gpu_kernel copy[2];        /* a: widens it, or brings its rows into order; b: widens it */
+    int64_t copies_at[2], scales_at; /* from where on they lie, and a's scales */
     int64_t tickets_at;             /* dealt, widens: where the counters are */
     moii_then_swiglu then;
 } moii_tensor_plan;
 
-extern const moii_kernel moii_widen_kernel;
+extern const moii_kernel moii_widen_kernel, moii_gather_kernel;
+
+/* Where an operand's scales lie, of so many rows and values of the reduction. */
+product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth);
+/* Of the reduction as it lies in the operands: ragged groups of scaled ones fill whole blocks. */
+int64_t moii_tensor_depth(const moii_tensor_product *p, const moi_format *f, int64_t k);
+/* In the workspace, for so many rows; whatever copies operands clears them. */
+int64_t moii_tensor_counters(const moii_tensor_product *p, int64_t m);
+/* What the product reads instead of the caller's operands, a run's k being as it lies: plans it, and enqueues it, into `copied`. */
+typedef struct moii_tensor_copied { moii_tensor_run run; moi_operand a, b; } moii_tensor_copied;
+moi_status moii_tensor_plan_copies(moi_plan *plan, moii_tensor_plan *s);
+moi_status moii_tensor_copy(const moi_plan *plan, moii_tensor_copied *c, void *workspace, moi_stream stream);
 
 /* Whether the tensor cores can do it, and what SCALING it is. */
 bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why);

@@ -30,9 +30,9 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int scales = 4 * (a_scales + b_scales), out = stores_boxes(p, t) || moii_tile_carries(p, t) ? t->wgs * t->boxes * 8192 : 0;
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
     int parts = t->split > 1 ? t->split * (int)moii_ceil_div(t->waves * t->bn / 8, t->split) * 128 * t->wgs * 16 : 0;
-    int gather = p->gather_rows ? bm * 4 : 0, places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
+    int places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
     int tops = p->swiglu ? t->wgs * bm * 4 : 0;
-    return gather + places + tops + squares + 448 + join + parts + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
+    return places + tops + squares + 448 + join + parts + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
 /* ---- the estimate ---- */
@@ -114,7 +114,7 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     if (moii_tile_doubled(p, t)) additions /= 2.0;
     double chain = p->scaling == SCALING_NONE ? 0.0 : (products + additions) / t->turns;
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
-    double scales = p->scaling != SCALING_MX ? 0.0 : p->gather_rows ? 900.0 : 500.0; /* what three warps take to make them */
+    double scales = p->scaling == SCALING_MX ? 500.0 : 0.0; /* what three warps take to make them */
     return longest(longest(longest(tensor, copies), scales), longest(chain, memory));
 }
 
@@ -214,7 +214,6 @@ static void fit(const moii_tensor_product *p, moii_tensor_tile *t)
 static void consider(search *s, moii_tensor_tile t)
 {
     const moii_tensor_product *p = s->p;
-    if (p->gather_rows && t.cluster > 1) return;
     if ((p->a_turned || p->b_turned) && t.bn % 64) return; /* MN-major runs are 64 long */
     fit(p, &t);
     if (moii_tensor_shared(p, &t) > SHARED_MOST) return;

@@ -37,7 +37,6 @@ MOII_FN void load_strip(const product_map *mb, const unit &u, unsigned int tile,
 /* In a cluster the first block fetches A for all, unless each is to have its own copy: alone. */
 MOII_FN void load_rows(const product_args &a, const unit &u, unsigned int tile, unsigned int full, int k, unsigned int block, bool alone)
 {
-#if !GATHER /* product_gather.cuh */
     const product_map *ma = &a.a_map;
     const int za = A_GROUPED ? u.group : 0;
     const bool to_all = CLUSTER > 1 && !alone;
@@ -59,14 +58,12 @@ MOII_FN void load_rows(const product_args &a, const unit &u, unsigned int tile, 
     if (to_all) box_load_to(tile, ma, full, k, u.row, za, WHOLE_CLUSTER);
     else box_load(tile, ma, full, k, u.row, za);
 #endif
-#endif
 }
 
 /* Bytes that come by boxes. */
 MOII_FN unsigned int stage_bytes(const unit &u)
 {
     const unsigned int b = is_broad(u) ? 2 * B_BYTES : B_BYTES;
-    if (GATHER) return b;
     return HALVES && !A_TURNED ? b + (unsigned int)blocks_of(u) * 8192 : STAGE_BYTES;
 }
 
@@ -111,16 +108,22 @@ MOII_FN feed feed_of(const product_args &a, const unit &u)
     return f;
 }
 
+/* Of a stage: what other kernels made long ago, and what the one in front did (FOLLOWS). */
+#define LOADS_B 1
+#define LOADS_A 2
+#define LOADS_BOTH 3
+
 /* A stage, whose place is free.  What a cluster shares goes first, else weights, which come from memory. */
-MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, feed *f, unsigned int stage, int i, unsigned int block, bool alone)
+MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, feed *f, unsigned int stage, int i, unsigned int block, bool alone, int which)
 {
     const int step = turned(u, i), k = u.k + step * (STRIDE * STEP);
     const unsigned int tile = tile_at(s, stage), full = full_barrier(s, stage), scales = s.base + SCALES_AT + SCALE_FLOATS * 4 * stage;
     const bool strip = is_strip(u) && !alone, to_all = CLUSTER > 1 && !alone && !strip;
-    barrier_expect(full, f->bytes);
+    if (which & LOADS_B) barrier_expect(full, f->bytes);
     if (to_all) load_rows(a, u, tile, full, k, block, false);
     if (strip) load_strip(&a.b_map, u, tile, full, k, block);
-    else load_lines(&a.b_map, u, tile, full, k, a.n / 2);
+    else if (which & LOADS_B) load_lines(&a.b_map, u, tile, full, k, a.n / 2);
+    if (!(which & LOADS_A)) return;
     if (!to_all) load_rows(a, u, tile, full, k, block, true);
     if (SCALES_BULK && (!to_all || block == 0)) load_run(&f->a, step, scales, full, to_all);
     if (SCALES_BULK && SCALING == SCALING_VECTOR) load_run(&f->b, step, scales + A_STAGED * 4, full, false);
@@ -133,12 +136,15 @@ static_assert(EARLY_STAGES <= STAGES, "nobody waits for a place");
 #define SQUARES_EARLY (SCALING == SCALING_SQUARE && !SHORT)
 
 /* The warp that loads tiles, whose first lane has opened the stages' and the cards' barriers.  Each block fetches A for itself, for the others of its
- * cluster may not be there yet.  Gives the stages that were sent. */
+ * cluster may not be there yet.  What the kernel in front makes is waited for behind what is there without it.  Gives the stages that were sent. */
 MOII_FN int send_early(const product_args &a, const shared &s, unsigned int block)
 {
     unit u;
     __syncwarp();
-    if (a.groups < 1 || !find_first(a, block, &u)) return 0;
+    if (a.groups < 1 || !find_first(a, block, &u)) {
+        if (FOLLOWS) grid_wait();
+        return 0;
+    }
     const int stages = min(EARLY_STAGES, steps_of(u));
 #if SQUARES_EARLY
     u.ahead = stages > 0;
@@ -147,10 +153,16 @@ MOII_FN int send_early(const product_args &a, const shared &s, unsigned int bloc
     if (elected()) {
         feed f = feed_of(a, u);
 #pragma unroll 1
-        for (int i = 0; i < stages; i++) load_step(a, s, u, &f, (unsigned int)i, i, block, true);
+        for (int i = 0; i < stages; i++) load_step(a, s, u, &f, (unsigned int)i, i, block, true, FOLLOWS ? LOADS_B : LOADS_BOTH);
+#if FOLLOWS
+        grid_wait();
+#pragma unroll 1
+        for (int i = 0; i < stages; i++) load_step(a, s, u, &f, (unsigned int)i, i, block, true, LOADS_A);
+#endif
         if (stages > 0) write_card(s, 0, u);
     }
     __syncwarp();
+    if (FOLLOWS) grid_wait(); /* each lane */
 #if SQUARES_EARLY
     if (stages > 0) place_squares(s, v, 0);
 #endif
@@ -206,7 +218,7 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
             for (; step < end; step++) {
                 if (step >= sent) {
                     barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
-                    load_step(a, s, u, &f, r.stage, step, block, false);
+                    load_step(a, s, u, &f, r.stage, step, block, false, LOADS_BOTH);
                 }
                 ring_step(&r);
 #if ASKS
@@ -246,9 +258,6 @@ MOII_FN unsigned int scale_place(const product_scales &t, const scale_walk &w, i
     return scale_index(t, (unsigned int)row, (unsigned int)block);
 }
 
-/* How a walk counts the tile's row. */
-MOII_FN int walk_row(const shared &s, int row) { return GATHER ? gathered_row(s, min(row, BM - 1)) : row; }
-
 #if E8M0_SCALES
 
 /* Four codes as FP32.  Instructions count: three warps make the scales of all that the others multiply. */
@@ -262,15 +271,14 @@ MOII_FN float4 four_scales(unsigned int codes)
                        moii_float_of(codes >> 1 & field));
 }
 
-/* Stages whose scales are on their way at a time: one by one each would take as long as memory does.  With GATHER the copies of A take longer. */
-#define SCALES_AHEAD (GATHER ? 1 : 4)
+/* Stages whose scales are on their way at a time: one by one each would take as long as memory does. */
+#define SCALES_AHEAD 4
 
 #if QUADS
 
 /* A thread has four rows of A, or columns of B, whose codes lie in one word. */
 static_assert(PER_STEP == 1 && (BM + BN) / 4 <= LOADERS, "one word a thread");
-MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r,
-                              announcer *)
+MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r, unsigned int *)
 {
     const int i = (int)threadIdx.x - 32, steps = steps_of(u);
     const bool of_b = i >= BM / 4, mine = i < (BM + BN) / 4;
@@ -303,12 +311,12 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
 /* A thread's rows of A and of B: where the next stage's scales lie, or what they are. */
 typedef struct stage_rows { unsigned int a[A_TURNS], b[B_TURNS]; } stage_rows, stage_codes;
 
-MOII_FN stage_rows rows_of_stages(const product_args &a, const shared &s, const scale_walk &wa, const scale_walk &wb, int block)
+MOII_FN stage_rows rows_of_stages(const product_args &a, const scale_walk &wa, const scale_walk &wb, int block)
 {
     const int lane = (int)threadIdx.x - 32;
     stage_rows at;
 #pragma unroll
-    for (int j = 0; j < A_TURNS; j++) at.a[j] = scale_place(a.a_scales, wa, walk_row(s, j * LOADERS + lane), block);
+    for (int j = 0; j < A_TURNS; j++) at.a[j] = scale_place(a.a_scales, wa, j * LOADERS + lane, block);
 #pragma unroll
     for (int j = 0; j < B_TURNS; j++) at.b[j] = scale_place(a.b_scales, wb, j * LOADERS + lane, block);
     return at;
@@ -368,11 +376,10 @@ MOII_FN void place_codes(stage_codes v, float *to, int there)
     }
 }
 
-MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r,
-                              announcer *n)
+MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r, unsigned int *)
 {
     const int steps = steps_of(u), blocks = wa.block_end - u.block;
-    stage_rows at = rows_of_stages(a, s, wa, wb, u.block);
+    stage_rows at = rows_of_stages(a, wa, wb, u.block);
     stage_codes v[SCALES_AHEAD];
 #pragma unroll
     for (int i = 0; i < SCALES_AHEAD; i++)
@@ -386,13 +393,8 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
             barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
             place_codes(v[i], scales_at(s, r->stage), blocks - step * BLOCK_STEP);
             if (step + SCALES_AHEAD < steps) v[i] = fetch_codes(a, wa, wb, &at, blocks - (step + SCALES_AHEAD) * BLOCK_STEP);
-#if GATHER
-            gather_stage(a, s, u, r->stage, u.k + step * STEP);
-            gather_close(s, n);
-#else
             __syncwarp();
             if (threadIdx.x % 32 == 0) barrier_arrive(full_barrier(s, r->stage));
-#endif
             ring_step(r);
         }
     }
@@ -404,7 +406,7 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
 
 /* FP32: rows of A, then columns of B unless they have squares. */
 MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r,
-                              announcer *n)
+                              unsigned int *fetched)
 {
     const int lane = (int)threadIdx.x - 32, steps = steps_of(u);
     for (int step = 0; step < steps; step++) {
@@ -412,36 +414,16 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
         const unsigned int to = s.base + SCALES_AT + SCALE_FLOATS * 4 * r->stage;
 #if SCALING == SCALING_SQUARE
         if (step % SQUARES_STEPS == 0 && lane < 32) {
-            if (GATHER && steps < GATHER_LAG) gather_end(s, n); /* else what it waits for may wait for what it has yet to announce */
-            fetch_squares(a, s, u, step, n->squares++);
+            fetch_squares(a, s, u, step, (*fetched)++);
         }
 #endif
         barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
 #pragma unroll 1
-        for (int row = lane; row < BM; row += LOADERS) word_load(to + row * 4, (const float *)wa.p + scale_place(a.a_scales, wa, walk_row(s, row), block));
+        for (int row = lane; row < BM; row += LOADERS) word_load(to + row * 4, (const float *)wa.p + scale_place(a.a_scales, wa, row, block));
 #pragma unroll 1
         for (int col = lane; col < BN && SCALING == SCALING_VECTOR; col += LOADERS)
             word_load(to + (A_STAGED + col) * 4, (const float *)wb.p + scale_place(a.b_scales, wb, col, block));
-#if GATHER
-        gather_stage(a, s, u, r->stage, u.k + step * STEP);
-        gather_close(s, n);
-#else
         barrier_arrive_behind_words(full_barrier(s, r->stage));
-#endif
-        ring_step(r);
-    }
-}
-
-#else
-
-/* No scales: rows of A alone. */
-MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &, const scale_walk &, ring *r, announcer *n)
-{
-    const int steps = steps_of(u);
-    for (int step = 0; step < steps; step++) {
-        barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
-        gather_stage(a, s, u, r->stage, u.k + step * STEP);
-        gather_close(s, n);
         ring_step(r);
     }
 }
@@ -452,20 +434,14 @@ MOII_FN void load_scales(const product_args &a, const shared &s)
 {
     hand h = 0;
     ring r = { 0, 0 };
-    announcer n = { { 0, 0 }, 0, 0 };
+    unsigned int fetched = 0; /* of squares' scales */
     unit u;
     for (; take_card(s, h, &u); return_card(s, &h)) {
-#if GATHER
-        gather_open(a, s, u);
-#endif
         const int end = u.block + (u.k_end - u.k + BLOCK_VALUES - 1) / BLOCK_VALUES;
-        const scale_walk wa = { (const char *)a.a_scales.p + (A_GROUPED ? u.group * a.a_scales.group_bytes : 0), GATHER ? 0 : u.row, a.a_scales.rows, end };
+        const scale_walk wa = { (const char *)a.a_scales.p + (A_GROUPED ? u.group * a.a_scales.group_bytes : 0), u.row, a.a_scales.rows, end };
         const scale_walk wb = { (const char *)a.b_scales.p + (B_GROUPED ? u.group * a.b_scales.group_bytes : 0), u.col, a.b_scales.rows, end };
-        load_unit_scales(a, s, u, wa, wb, &r, &n);
+        load_unit_scales(a, s, u, wa, wb, &r, &fetched);
     }
-#if GATHER
-    gather_end(s, &n);
-#endif
 }
 
 #else

@@ -5,7 +5,7 @@
  *   defines   ELEM_A, ELEM_B  PRODUCT_E4M3, PRODUCT_E5M2, or both PRODUCT_BF16;  A_TURNED, B_TURNED  1: BF16 and MN-major
  *             GROUPS PRODUCT_...;  SCALING SCALING_...;  SCALE_E8M0 1: SCALING_VECTOR's scales are bytes, four equal ones per 128
  *             SCALES_BULK 1: FP32 scales of 1x128 blocks lie column by column (MOI_LAYOUT_COL), so that a stage's are one run
- *             QUADS   1: SCALE_E8M0's lie so: four rows' in one word, and a tile begins with such a four (no PRODUCT_ROWS, no GATHER)
+ *             QUADS   1: SCALE_E8M0's lie so: four rows' in one word, and a tile begins with such a four (no PRODUCT_ROWS)
  *             OUT_F32 1: D is FP32, 0: BF16;  ADD 1: D is added to
  *             WGS, WAVES  a tile has BM = 64 WGS WAVES rows: WGS warpgroups, each with WAVES blocks of 64 rows;  BN  columns
  *             WIDE    1: warpgroups lie side by side: a tile has 64 WAVES rows and WGS BN columns
@@ -15,7 +15,7 @@
  *                     2: and long chains of stages: one stage's products run while another's are added
  *             TURNS   teams of WGS warpgroups that take the stages of a tile in turn, and add up at its end
  *             STAGES  of the ring of tiles of A and B;  CLUSTER  blocks side by side along N that share a tile of A
- *             GATHER  1: rows of A are those that a list names (PRODUCT_ROWS, no CLUSTER, no SPLIT)
+ *             FOLLOWS 1: the kernel in front made A in order, and waited for all that came before (gather_sm90)
  *             SCATTER, WEIGHTED  1: rows of D are those that a list names, rows of the product are multiplied (PRODUCT_ROWS)
  *             SWIGLU  1: B is gate, then up; a tile is 128 columns of each and 64 WAVES rows, which both (two) warpgroups have; what is stored
  *                     is their SwiGLU in 8 bits (product_activate.cuh): ACT_MX 1: blocks of 32, 0: of 128; ACT_ELEM  as ELEM_A
@@ -49,8 +49,8 @@
 #ifndef DEAL
 #define DEAL 0
 #endif
-#ifndef GATHER
-#define GATHER 0
+#ifndef FOLLOWS
+#define FOLLOWS 0
 #endif
 #ifndef SCATTER
 #define SCATTER 0
@@ -101,8 +101,8 @@
 #define CONSUMERS (TEAM * TURNS)
 #define THREADS (CONSUMERS + 128)
 /* of a thread; 64 K in all, in eights, of which the block is started with an equal share for each */
-#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : (WIDENS || GATHER) && THREADS == 384 ? 72 : 56)
-#define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? WIDENS || GATHER ? 216 : 224 : 152)
+#define PRODUCER_REGISTERS (THREADS == 640 ? 32 : WIDENS && THREADS == 384 ? 72 : 56)
+#define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? WIDENS ? 216 : 224 : 152)
 #define PROMOTED (SCALING != SCALING_NONE)
 /* where the compiler would ask for a thread's number at each stage, and wait for it */
 #define KEEPS_THREAD (THREADS > 384 && GROUPS == PRODUCT_DEPTH && SCALING == SCALING_VECTOR && SCALE_E8M0)
@@ -110,7 +110,7 @@
 #define E8M0_SCALES (SCALING == SCALING_MX || (SCALING == SCALING_VECTOR && SCALE_E8M0))
 #define SCALES_STAGED (SCALING >= SCALING_SQUARE && SCALING <= SCALING_MX)
 /* at a stage's barrier: of each thread behind its copies, or of each warp behind its stores */
-#define SCALE_ARRIVALS (GATHER ? LOADERS / 32 : !SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
+#define SCALE_ARRIVALS (!SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
 /* FP32 leaves by boxes (product_carry.cuh); BRIEF: smaller tiles of it, of short reductions (tensor_tile.c) */
 #define BRIEF (SCALING == SCALING_ROWS && GROUPS == PRODUCT_DEPTH && ADD && WGS == 2 && BN == 128)
 #define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256 || BRIEF) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
@@ -135,6 +135,7 @@
 #define STRIDE (ANY_ORDER ? SPLIT : 1)
 /* tiles of the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early */
 #define EARLY ((SPLIT == 1 || SHORT) && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS)
+#define WAITS_LATE (FOLLOWS && EARLY) /* the kernel in front is waited for behind the first stages of B */
 #define SQUARES_STEPS 64 /* stages whose scales of B's squares are fetched together, in advance */
 
 #define WGMMA_N BN
@@ -190,8 +191,7 @@
 #define DECK_AT (TICKETS_AT + 16 * TICKETS)
 #define DECK_BYTES 96
 #define ROOMS_AT (DECK_AT + DECK_BYTES) /* SENDS: barriers */
-#define GATHER_AT (ROOMS_AT + 32) /* the tile's rows of A */
-#define PLACES_AT (GATHER_AT + (GATHER ? BM * 4 : 0)) /* for each multiplying warp and wave: where its 16 rows go, their weights */
+#define PLACES_AT (ROOMS_AT + 32) /* for each multiplying warp and wave: where its 16 rows go, their weights */
 #define TOPS_AT (PLACES_AT + (PLACED ? CONSUMERS * WAVES * 4 : 0)) /* rows' largest magnitudes, of each warpgroup */
 #define PRODUCT_SHARED (TOPS_AT + (SWIGLU ? WGS * BM * 4 : 0))
 /* Else a team would wait at stages that the others had in between, whose barriers tell one round from the next but not from the one behind it. */
@@ -225,7 +225,6 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_units.cuh"
 #include "product_deal.cuh"
 #include "product_early.cuh"
-#include "product_gather.cuh"
 #include "product_squares.cuh"
 #include "product_widen.cuh"
 #include "product_load.cuh"
@@ -317,8 +316,10 @@ MOII_FN void product(const product_args &a)
     open_barriers(s, block);
     if (SPLIT > 1 || (EARLY && CLUSTER > 1)) cluster_here(); /* the others' memory is not touched before the end, or before they have met */
     /* what the stream holds before has ended, and its results are there; what comes behind may start as soon as there is room */
-    grid_wait();
-    grid_release();
+    if (!WAITS_LATE) {
+        grid_wait();
+        grid_release();
+    }
     int sent = 0; /* stages of the first unit */
 #if EARLY
     if (CLUSTER == 1 && warp > 0) threads_meet(0, THREADS);
@@ -327,6 +328,10 @@ MOII_FN void product(const product_args &a)
         sent = send_early(a, s, block);
     }
     if (CLUSTER > 1) cluster_wait();
+    if (WAITS_LATE) {
+        if (warp > 0) grid_wait();
+        grid_release();
+    }
 #else
     if (CLUSTER > 1) cluster_meet();
     else __syncthreads();

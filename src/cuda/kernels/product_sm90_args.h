@@ -42,10 +42,8 @@ typedef struct product_args {
     product_map d_map;        /* if d_boxes: BF16 */
     product_scales a_scales, b_scales;
     const long long *offsets; /* groups + 1: PRODUCT_ROWS, PRODUCT_DEPTH; PRODUCT_MASKED: groups counts */
-    const void *a;            /* GATHER, WIDENS: where A's rows lie, bytes between them, how many, and which ones the product's rows are */
+    const void *a;            /* WIDENS: where A's codes lie, bytes between rows */
     long long a_pitch;
-    const int *rows_of_a;
-    int a_rows;
     const int *rows_of_d;     /* SCATTER: where the product's rows go, of d_rows */
     const float *row_weight;  /* WEIGHTED */
     int d_rows;
@@ -56,7 +54,7 @@ typedef struct product_args {
     int depth_block;          /* PRODUCT_DEPTH: group g's values begin at the (offset / block + g)-th multiple, or, where it is 0, at the offset */
     int n_tiles;              /* of CLUSTER * BN columns, without a strip */
     int *tickets;             /* DEAL: drawn so far, 0 at first */
-    void *wide;               /* WIDENS: A in BF16, dense, which a_map names; its codes lie at a, a_pitch bytes between rows */
+    void *wide;               /* WIDENS: A in BF16, dense, which a_map names */
     int *counters;            /* WIDENS: tickets drawn, then for each WIDEN_CHUNK rows those that are done; 0 at first */
     int band;                 /* rows of tiles that are walked together */
     int strip_at;             /* STRIP: the first of its units */

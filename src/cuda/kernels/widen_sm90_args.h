@@ -4,13 +4,15 @@
 #define MOII_WIDEN_SM90_ARGS_H
 
 #include "product_scales_args.h"
+#include "row_list_args.h"
 
 typedef struct widen_sm90_args {
     const unsigned char *codes;
     product_scales scales;
+    row_list list;                /* of rows of `out`: of one group */
     unsigned int *out;            /* BF16, dense */
     long long ld;                 /* bytes between rows of codes */
-    unsigned int group_rows;      /* rows of a group: their scales are one run */
+    unsigned int group_rows;      /* rows of a group as it lies: their scales are one run */
     unsigned int pieces;          /* of 16 values in a row */
     unsigned int count;           /* of pieces in all rows */
     unsigned int counters;        /* to be cleared */

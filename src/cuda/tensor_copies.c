@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tensor_copies.c: copies of operands that a tensor-core product reads in their place: 1x32 scaled ones as BF16, rows of A that a list names in order. */
+#include <stdio.h>
+
+#include "dtype.h"
+#include "format.h"
+#include "kernels/gather_sm90_args.h"
+#include "kernels/widen_sm90_args.h"
+#include "tensor_product.h"
+
+static void widen_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "E5M2=%d", i); }
+static void gather_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "SCALE_BYTES=%d", i == 2 ? 4 : i); }
+
+const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 2, .variant = widen_variant };
+const moii_kernel moii_gather_kernel = { .stem = "gather_sm90", .archs = "sm_90a", .registers = 40, .variants = 3, .variant = gather_variant };
+
+product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth)
+{
+    int64_t blocks = moi_scale_blocks(f, depth, 0), size = f->recipe == MOI_RECIPE_MX32 ? 1 : 4;
+    product_scales s = { .p = o->scale, .rows = (int)moii_scale_rows(f, rows), .group_bytes = moi_scale_bytes(f, rows, depth, 0) };
+    if (f->layout == MOI_LAYOUT_COL) s.row_stride = 1, s.block_stride = (unsigned int)(moii_round_up(s.rows * size, 16) / size);
+    else s.row_stride = (unsigned int)blocks, s.block_stride = 1;
+    if (f->layout == MOI_LAYOUT_TILED) s.across = (int)moii_ceil_div(blocks, 4);
+    s.words = s.across || (f->layout == MOI_LAYOUT_ROW && blocks % 4 == 0);
+    return s;
+}
+
+int64_t moii_tensor_depth(const moii_tensor_product *p, const moi_format *f, int64_t k)
+{
+    return p->grouping == PRODUCT_DEPTH && k ? moi_ragged_cols(f, k, p->groups) : k;
+}
+
+int64_t moii_tensor_counters(const moii_tensor_product *p, int64_t m)
+{
+    return p->widens ? 1 + moii_ceil_div(m, WIDEN_CHUNK) : p->dealt;
+}
+
+/* ---- planning ---- */
+
+/* Elements of the largest operand a (0) or b (1). */
+static int64_t elements(const moii_tensor_plan *s, int operand)
+{
+    const moii_tensor_product *p = &s->product;
+    bool several = operand && p->grouping == PRODUCT_ROWS;
+    return moii_mul(moii_mul(operand ? p->n : p->m, moii_tensor_depth(p, &s->a, p->k)), several ? p->groups : 1);
+}
+
+static moi_status plan_widening(moi_plan *plan, moii_tensor_plan *s)
+{
+    int64_t at = 0;
+    for (int i = 0; i < 2; i++) {
+        int64_t count = elements(s, i);
+        MOII_REQUIRE(count >= 0 && count / 16 < UINT32_MAX, MOI_ERR_SHAPE, "%s plan: operand %s has too many elements", moii_op_name(plan->op),
+                     i ? "b" : "a");
+        s->copies_at[i] = at, at += moii_round_up(2 * count, MOII_WORKSPACE_ALIGN);
+        s->copy[i].kernel = &moii_widen_kernel;
+        snprintf(s->copy[i].defines, MOII_DEFINES, "E5M2=%d", (i ? s->b.elem : s->a.elem) == MOI_E5M2);
+    }
+    plan->workspace_bytes = at;
+    return moii_gpu_prepare(plan->ctx, s->copy, 2);
+}
+
+static int scale_bytes(const moi_format *f) { return moii_format_plain(f) ? 0 : f->recipe == MOI_RECIPE_MX32 ? 1 : 4; }
+
+/* Scales of neighbouring rows lie side by side, for runs of them are copied at once; those of 32 values are read four of a row at a time. */
+static moi_status plan_order(moi_plan *plan, moii_tensor_plan *s)
+{
+    const moii_tensor_product *p = &s->product;
+    s->in_order = s->a;
+    s->in_order.layout = p->scaling == SCALING_MX ? MOI_LAYOUT_ROW : MOI_LAYOUT_COL;
+    s->scales_at = moii_round_up(p->m * moi_row_bytes(s->a.elem, p->k), MOII_WORKSPACE_ALIGN);
+    plan->workspace_bytes = s->scales_at;
+    if (scale_bytes(&s->a)) plan->workspace_bytes += moii_round_up(moi_scale_bytes(&s->in_order, p->m, p->k, 0), MOII_WORKSPACE_ALIGN);
+    s->copy[0].kernel = &moii_gather_kernel;
+    snprintf(s->copy[0].defines, MOII_DEFINES, "SCALE_BYTES=%d", scale_bytes(&s->a));
+    return moii_gpu_prepare(plan->ctx, s->copy, 1);
+}
+
+moi_status moii_tensor_plan_copies(moi_plan *plan, moii_tensor_plan *s)
+{
+    if (s->product.widened) return plan_widening(plan, s);
+    return s->product.gather_rows ? plan_order(plan, s) : MOI_OK;
+}
+
+/* ---- launching ---- */
+
+/* A block that copies, not several, on each of a limited number of multiprocessors: nothing says which ones take them. */
+static int64_t copying_blocks(const moii_tensor_plan *s, int each) { return (int64_t)s->product.sms * (s->product.sm_limit ? 1 : each); }
+
+static row_list list_of(const moii_tensor_plan *s, const moii_tensor_run *r)
+{
+    if (!s->product.gather_rows) return (row_list){ NULL, NULL, 0 };
+    return (row_list){ r->rows_of_a, (const long long *)(const void *)(r->offsets + s->product.groups), (int)r->a_rows };
+}
+
+static moi_status widen(const moi_plan *plan, int i, const moii_tensor_run *r, char *workspace, moi_stream stream)
+{
+    const moii_tensor_plan *s = plan->state;
+    const moii_tensor_product *p = &s->product;
+    const moi_operand *o = i ? r->b : r->a;
+    int64_t rows = i ? p->n : r->m, lie = i == 0 && p->gather_rows ? r->a_rows : rows, groups = i && p->grouping == PRODUCT_ROWS ? p->groups : 1;
+    widen_sm90_args x = { .codes = o->data, .scales = moii_tensor_scales(i ? &s->b : &s->a, o, lie, r->k), .out = (void *)(workspace + s->copies_at[i]),
+                          .counter = (int *)(void *)(workspace + s->tickets_at), .counters = (unsigned int)moii_tensor_counters(p, r->m),
+                          .ld = o->ld ? o->ld : r->k, .group_rows = (unsigned int)lie, .pieces = (unsigned int)(r->k / 16),
+                          .count = (unsigned int)(rows * groups * (r->k / 16)) };
+    if (i == 0) x.list = list_of(s, r);
+    if (x.count == 0) return MOI_OK;
+    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.count, 256), copying_blocks(s, 64)) }, .threads = 256 };
+    return moii_gpu_run(plan, &s->copy[i], &launch, &x, stream);
+}
+
+static moi_status bring_into_order(const moi_plan *plan, const moii_tensor_run *r, const moi_operand *to, moi_stream stream)
+{
+    enum { WARPS = GATHER_THREADS / 32, BLOCKS_AT_ONCE = 6, SCALES_APART = 8 };
+    const moii_tensor_plan *s = plan->state;
+    const moii_tensor_product *p = &s->product;
+    char *codes = (char *)(uintptr_t)to->data;
+    int64_t row_bytes = moi_row_bytes(s->a.elem, r->k);
+    gather_sm90_args x = { .from = r->a->data, .to = codes, .pitch = r->a->ld ? moi_row_bytes(s->a.elem, r->a->ld) : row_bytes, .list = list_of(s, r),
+                           .rows = (int)r->m, .pieces = (int)(row_bytes / 16), .counters = (int)moii_tensor_counters(p, r->m),
+                           .counter = (int *)(void *)(codes - s->copies_at[0] + s->tickets_at) };
+    if (scale_bytes(&s->a)) {
+        x.scales = moii_tensor_scales(&s->a, r->a, r->a_rows, r->k), x.in_order = moii_tensor_scales(&s->in_order, to, r->m, r->k);
+        x.blocks = (int)moi_scale_blocks(&s->a, r->k, 0);
+        x.block_step = p->scaling == SCALING_ROWS ? (int)moii_max(x.blocks, 1) : p->scale_e8m0 ? 4 : 1;
+    }
+    int64_t warps = r->m * moii_ceil_div(x.pieces, GATHER_PIECES) + moii_ceil_div(r->m, SCALES_APART);
+    moii_gpu_launch launch = { .grid = { moii_max(1, moii_min(moii_ceil_div(warps, WARPS), copying_blocks(s, BLOCKS_AT_ONCE))) },
+                               .threads = GATHER_THREADS, .overlap = p->overlap };
+    return moii_gpu_run(plan, &s->copy[0], &launch, &x, stream);
+}
+
+moi_status moii_tensor_copy(const moi_plan *plan, moii_tensor_copied *c, void *workspace, moi_stream stream)
+{
+    const moii_tensor_plan *s = plan->state;
+    const moii_tensor_product *p = &s->product;
+    char *base = workspace;
+    if (!p->widened && !p->gather_rows) return MOI_OK;
+    c->a = (moi_operand){ base + s->copies_at[0], base + s->scales_at, 0 };
+    if (p->widened) {
+        c->b = (moi_operand){ base + s->copies_at[1], NULL, 0 };
+        if (!p->widens) MOII_TRY(widen(plan, 0, &c->run, base, stream)); /* else the product does it */
+        MOII_TRY(widen(plan, 1, &c->run, base, stream));
+        c->run.narrow = c->run.a, c->run.b = &c->b;
+    } else {
+        MOII_TRY(bring_into_order(plan, &c->run, &c->a, stream));
+    }
+    c->run.a = &c->a;
+    return MOI_OK;
+}
