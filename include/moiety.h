@@ -281,7 +281,7 @@ typedef struct moi_ggemm_args {
  *           that no group owns are 0.
  *           cuda back end: a count below 0 or above rows is taken for the nearest of both; so is a number of rows_of_a; one of
  *           rows_of_d that is not there is taken for -1, and where one is there twice
- *           that row of D is not specified.
+ *           that row of D is not specified.  gather_rows: the workspace holds a copy of the named rows, in order.
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.   Promise  P:ggemm.bound and P:ggemm.nan as gemm; with
  *           weights the bound is |row_weight| times as large, and 2^-23 of the weighted sum more.
  *           P:ggemm.swiglu  with swiglu, the bits of moi_swiglu_run on a D within that bound. */
