@@ -68,7 +68,9 @@ static moi_status plan_order(moi_plan *plan, moii_tensor_plan *s)
     const moii_tensor_product *p = &s->product;
     s->in_order = s->a;
     s->in_order.layout = p->scaling == SCALING_MX ? MOI_LAYOUT_ROW : MOI_LAYOUT_COL;
-    s->scales_at = moii_round_up(p->m * moi_row_bytes(s->a.elem, p->k), MOII_WORKSPACE_ALIGN);
+    int64_t bytes = moii_mul(p->m, moi_row_bytes(s->a.elem, p->k));
+    MOII_REQUIRE(bytes >= 0 && bytes < INT64_MAX / 2, MOI_ERR_SHAPE, "%s plan: operand a has too many elements", moii_op_name(plan->op));
+    s->scales_at = moii_round_up(bytes, MOII_WORKSPACE_ALIGN);
     plan->workspace_bytes = s->scales_at;
     if (scale_bytes(&s->a)) plan->workspace_bytes += moii_round_up(moi_scale_bytes(&s->in_order, p->m, p->k, 0), MOII_WORKSPACE_ALIGN);
     s->copy[0].kernel = &moii_gather_kernel;
@@ -93,6 +95,9 @@ static row_list list_of(const moii_tensor_plan *s, const moii_tensor_run *r)
     return (row_list){ r->rows_of_a, (const long long *)(const void *)(r->offsets + s->product.groups), (int)r->a_rows };
 }
 
+/* Bytes between an operand's rows. */
+static int64_t pitch_of(const moi_format *f, const moi_operand *o, int64_t k) { return moi_row_bytes(f->elem, o->ld ? o->ld : k); }
+
 static moi_status widen(const moi_plan *plan, int i, const moii_tensor_run *r, char *workspace, moi_stream stream)
 {
     const moii_tensor_plan *s = plan->state;
@@ -101,7 +106,7 @@ static moi_status widen(const moi_plan *plan, int i, const moii_tensor_run *r, c
     int64_t rows = i ? p->n : r->m, lie = i == 0 && p->gather_rows ? r->a_rows : rows, groups = i && p->grouping == PRODUCT_ROWS ? p->groups : 1;
     widen_sm90_args x = { .codes = o->data, .scales = moii_tensor_scales(i ? &s->b : &s->a, o, lie, r->k), .out = (void *)(workspace + s->copies_at[i]),
                           .counter = (int *)(void *)(workspace + s->tickets_at), .counters = (unsigned int)moii_tensor_counters(p, r->m),
-                          .ld = o->ld ? o->ld : r->k, .group_rows = (unsigned int)lie, .pieces = (unsigned int)(r->k / 16),
+                          .ld = pitch_of(i ? &s->b : &s->a, o, r->k), .group_rows = (unsigned int)lie, .pieces = (unsigned int)(r->k / 16),
                           .count = (unsigned int)(rows * groups * (r->k / 16)) };
     if (i == 0) x.list = list_of(s, r);
     if (x.count == 0) return MOI_OK;
@@ -115,9 +120,8 @@ static moi_status bring_into_order(const moi_plan *plan, const moii_tensor_run *
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     char *codes = (char *)(uintptr_t)to->data;
-    int64_t row_bytes = moi_row_bytes(s->a.elem, r->k);
-    gather_sm90_args x = { .from = r->a->data, .to = codes, .pitch = r->a->ld ? moi_row_bytes(s->a.elem, r->a->ld) : row_bytes, .list = list_of(s, r),
-                           .rows = (int)r->m, .pieces = (int)(row_bytes / 16), .counters = (int)moii_tensor_counters(p, r->m),
+    gather_sm90_args x = { .from = r->a->data, .to = codes, .pitch = pitch_of(&s->a, r->a, r->k), .list = list_of(s, r),
+                           .rows = (int)r->m, .pieces = (int)(moi_row_bytes(s->a.elem, r->k) / 16), .counters = (int)moii_tensor_counters(p, r->m),
                            .counter = (int *)(void *)(codes - s->copies_at[0] + s->tickets_at) };
     if (scale_bytes(&s->a)) {
         x.scales = moii_tensor_scales(&s->a, r->a, r->a_rows, r->k), x.in_order = moii_tensor_scales(&s->in_order, to, r->m, r->k);
@@ -130,12 +134,14 @@ static moi_status bring_into_order(const moi_plan *plan, const moii_tensor_run *
     return moii_gpu_run(plan, &s->copy[0], &launch, &x, stream);
 }
 
-moi_status moii_tensor_copy(const moi_plan *plan, moii_tensor_copied *c, void *workspace, moi_stream stream)
+moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor_copied *c, void *workspace, moi_stream stream)
 {
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     char *base = workspace;
     if (!p->widened && !p->gather_rows) return MOI_OK;
+    MOII_TRY(moii_tensor_check_pitch(plan, where, "a", pitch_of(&s->a, c->run.a, c->run.k)));
+    if (p->widened) MOII_TRY(moii_tensor_check_pitch(plan, where, "b", pitch_of(&s->b, c->run.b, c->run.k)));
     c->a = (moi_operand){ base + s->copies_at[0], base + s->scales_at, 0 };
     if (p->widened) {
         c->b = (moi_operand){ base + s->copies_at[1], NULL, 0 };

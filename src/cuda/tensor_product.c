@@ -199,14 +199,20 @@ static moi_status encode_map(const moi_plan *plan, product_map *map, int size, c
     return MOI_OK;
 }
 
+moi_status moii_tensor_check_pitch(const moi_plan *plan, const char *where, const char *name, int64_t pitch)
+{
+    MOII_REQUIRE(pitch % 16 == 0, MOI_ERR_ALIGN, "%s: rows of %s must be a multiple of 16 bytes apart for %s, got %lld", where, name, plan->impl->name,
+                 (long long)pitch);
+    return MOI_OK;
+}
+
 /* Boxes of an operand [groups][lines][length], `length` elements of a line contiguous; woven: of so many lines of one matrix, in WOVEN's order. */
 static moi_status make_map(const moi_plan *plan, const char *where, const char *name, product_map *map, const moi_format *f, const void *data,
                            const int64_t extent[3], int64_t ld, int box_across, int box_lines, bool woven)
 {
     int size = size_of(f);
     uint64_t pitch = (uint64_t)(ld ? ld : extent[0]) * (uint64_t)size;
-    MOII_REQUIRE(pitch % 16 == 0, MOI_ERR_ALIGN, "%s: rows of %s must be a multiple of 16 bytes apart for %s, got %llu", where, name,
-                 plan->impl->name, (unsigned long long)pitch);
+    MOII_TRY(moii_tensor_check_pitch(plan, where, name, (int64_t)pitch));
     if (pitch == 0) pitch = 16; /* nothing will be read */
     uint64_t length = (uint64_t)moii_max(extent[0], 1), lines = (uint64_t)moii_max(extent[1], 1), groups = (uint64_t)moii_max(extent[2], 1);
     uint32_t across = (uint32_t)box_across, high = (uint32_t)box_lines;
@@ -242,9 +248,7 @@ static moi_status set_act(const moi_plan *plan, const char *where, const moii_te
     x->act_pitch = r->act.ld ? r->act.ld : p->n / 2;
     x->act_scales = moii_tensor_scales(p->act, &r->act, r->m, p->n / 2);
     x->act_rule = moii_block_rule_of(p->act);
-    MOII_REQUIRE(x->act_pitch % 16 == 0, MOI_ERR_ALIGN, "%s: rows of rowwise must be a multiple of 16 bytes apart for %s, got %lld", where,
-                 plan->impl->name, x->act_pitch);
-    return MOI_OK;
+    return moii_tensor_check_pitch(plan, where, "rowwise", x->act_pitch);
 }
 
 int64_t moii_tensor_clusters(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m, product_cutting *c)
@@ -315,7 +319,7 @@ moi_status moii_tensor_launch(const moi_plan *plan, const char *where, const moi
     MOII_TRY(moii_gpu_enter(gpu, &pushed));
     moii_tensor_copied c = { .run = *run };
     c.run.k = moii_tensor_depth(&s->product, &s->a, run->k);
-    moi_status status = moii_tensor_copy(plan, &c, workspace, stream);
+    moi_status status = moii_tensor_copy(plan, where, &c, workspace, stream);
     if (!status) status = launch_product(plan, where, &c.run, workspace, stream);
     moii_gpu_leave(gpu, pushed);
     return status;

@@ -140,7 +140,9 @@ int64_t moii_tensor_counters(const moii_tensor_product *p, int64_t m);
 /* What the product reads instead of the caller's operands, a run's k being as it lies: plans it, and enqueues it, into `copied`. */
 typedef struct moii_tensor_copied { moii_tensor_run run; moi_operand a, b; } moii_tensor_copied;
 moi_status moii_tensor_plan_copies(moi_plan *plan, moii_tensor_plan *s);
-moi_status moii_tensor_copy(const moi_plan *plan, moii_tensor_copied *c, void *workspace, moi_stream stream);
+moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor_copied *c, void *workspace, moi_stream stream);
+/* Of an operand `name`: copies, by pieces or by maps, begin at multiples of 16 bytes. */
+moi_status moii_tensor_check_pitch(const moi_plan *plan, const char *where, const char *name, int64_t pitch);
 
 /* Whether the tensor cores can do it, and what SCALING it is. */
 bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why);

@@ -58,7 +58,8 @@ MOII_FN void copy_scales(const gather_sm90_args &a, int first_row, int first, in
 /* A warp: its share of all scales. */
 MOII_FN void copy_all_scales(const gather_sm90_args &a, int rows, int warp, int warps)
 {
-    const int across = (a.blocks + BLOCKS_AT_ONCE * a.block_step - 1) / (BLOCKS_AT_ONCE * a.block_step), high = (rows + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
+    const int wanted = (a.blocks + a.block_step - 1) / a.block_step;
+    const int across = (wanted + BLOCKS_AT_ONCE - 1) / BLOCKS_AT_ONCE, high = (rows + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
     for (int i = warp; i < across * high; i += warps) {
         const int down = i / across;
         copy_scales(a, down * ROWS_AT_ONCE, (i - down * across) * BLOCKS_AT_ONCE, rows);

@@ -413,9 +413,7 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
         const int block = u.block + step;
         const unsigned int to = s.base + SCALES_AT + SCALE_FLOATS * 4 * r->stage;
 #if SCALING == SCALING_SQUARE
-        if (step % SQUARES_STEPS == 0 && lane < 32) {
-            fetch_squares(a, s, u, step, (*fetched)++);
-        }
+        if (step % SQUARES_STEPS == 0 && lane < 32) fetch_squares(a, s, u, step, (*fetched)++);
 #endif
         barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
 #pragma unroll 1
