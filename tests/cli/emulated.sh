@@ -24,6 +24,7 @@ emulated test_tensor_cases 1 27/80 # FP32 by boxes, a block of rows shared by bo
 emulated test_tensor_cases 1 53/80 # a reduction in groups with one scale for each part of a row
 emulated test_tensor_cases 1 9/80 # rows with one scale each: broad tiles and cut ones, with the bits of others
 emulated test_tensor_cases 1 33/80 # tiles drawn by tickets that are added to
+emulated test_tensor_cases 1 8/80 # tickets that a copy of listed rows clears
 emulated test_ggemm_swiglu 1 3/97
 EMU_CHECK=1; export EMU_CHECK
 emulated test_decode_logits 147 0/1
