@@ -116,7 +116,7 @@ static moi_status widen(const moi_plan *plan, int i, const moii_tensor_run *r, c
 
 static moi_status bring_into_order(const moi_plan *plan, const moii_tensor_run *r, const moi_operand *to, moi_stream stream)
 {
-    enum { WARPS = GATHER_THREADS / 32, BLOCKS_AT_ONCE = 6, SCALES_APART = 8 };
+    enum { WARPS = GATHER_THREADS / 32 };
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     char *codes = (char *)(uintptr_t)to->data;
@@ -128,8 +128,8 @@ static moi_status bring_into_order(const moi_plan *plan, const moii_tensor_run *
         x.blocks = (int)moi_scale_blocks(&s->a, r->k, 0);
         x.block_step = p->scaling == SCALING_ROWS ? (int)moii_max(x.blocks, 1) : p->scale_e8m0 ? 4 : 1;
     }
-    int64_t warps = r->m * moii_ceil_div(x.pieces, GATHER_PIECES) + moii_ceil_div(r->m, SCALES_APART);
-    moii_gpu_launch launch = { .grid = { moii_max(1, moii_min(moii_ceil_div(warps, WARPS), copying_blocks(s, BLOCKS_AT_ONCE))) },
+    int64_t warps = r->m * moii_ceil_div(x.pieces, GATHER_PIECES) + moii_ceil_div(r->m, GATHER_ROWS);
+    moii_gpu_launch launch = { .grid = { moii_max(1, moii_min(moii_ceil_div(warps, WARPS), copying_blocks(s, GATHER_BLOCKS))) },
                                .threads = GATHER_THREADS, .overlap = p->overlap };
     return moii_gpu_run(plan, &s->copy[0], &launch, &x, stream);
 }

@@ -137,7 +137,8 @@ product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int
 int64_t moii_tensor_depth(const moii_tensor_product *p, const moi_format *f, int64_t k);
 /* In the workspace, for so many rows; whatever copies operands clears them. */
 int64_t moii_tensor_counters(const moii_tensor_product *p, int64_t m);
-/* What the product reads instead of the caller's operands, a run's k being as it lies: plans it, and enqueues it, into `copied`. */
+/* What the product reads instead of the caller's operands, a run's k being as it lies: planned; enqueued, after which c->run names the copies, c->a and
+ * c->b, and as its `narrow` the caller's a. */
 typedef struct moii_tensor_copied { moii_tensor_run run; moi_operand a, b; } moii_tensor_copied;
 moi_status moii_tensor_plan_copies(moi_plan *plan, moii_tensor_plan *s);
 moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor_copied *c, void *workspace, moi_stream stream);

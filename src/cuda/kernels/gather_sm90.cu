@@ -11,10 +11,6 @@
 #include "ptx_sm90.cuh"
 #include "row_list.cuh"
 
-/* Of scales, wanted ones. */
-#define ROWS_AT_ONCE 8
-#define BLOCKS_AT_ONCE 32
-
 MOII_FN void copy_pieces(const gather_sm90_args &a, int row, int first)
 {
     const uint4 *from = (const uint4 *)(a.from + listed_row(a.list, row) * a.pitch);
@@ -36,21 +32,25 @@ typedef unsigned int scale_bits;
 typedef unsigned char scale_bits;
 #endif
 
-/* Neighbouring lanes have one block's. */
+#define BLOCKS_BESIDE (32 / GATHER_ROWS) /* whose scales lanes have at one time */
+#define BLOCKS_EACH 8                    /* of a lane */
+
+/* Neighbouring lanes have one block's.  first: of the blocks that are wanted. */
 MOII_FN void copy_scales(const gather_sm90_args &a, int first_row, int first, int rows)
 {
-    const int lane = (int)threadIdx.x % 32, row = first_row + lane % ROWS_AT_ONCE;
+    const int lane = (int)threadIdx.x % 32, row = first_row + lane % GATHER_ROWS;
     if (row >= rows) return;
     const unsigned int from = (unsigned int)listed_row(a.list, row);
-    scale_bits v[ROWS_AT_ONCE];
+    scale_bits v[BLOCKS_EACH];
+    first += lane / GATHER_ROWS;
 #pragma unroll
-    for (int i = 0; i < ROWS_AT_ONCE; i++) {
-        const int block = (first + lane / ROWS_AT_ONCE + i * (32 / ROWS_AT_ONCE)) * a.block_step;
+    for (int i = 0; i < BLOCKS_EACH; i++) {
+        const int block = (first + i * BLOCKS_BESIDE) * a.block_step;
         if (block < a.blocks) v[i] = __ldg((const scale_bits *)a.scales.p + scale_index(a.scales, from, (unsigned int)block));
     }
 #pragma unroll
-    for (int i = 0; i < ROWS_AT_ONCE; i++) {
-        const int block = (first + lane / ROWS_AT_ONCE + i * (32 / ROWS_AT_ONCE)) * a.block_step;
+    for (int i = 0; i < BLOCKS_EACH; i++) {
+        const int block = (first + i * BLOCKS_BESIDE) * a.block_step;
         if (block < a.blocks) ((scale_bits *)a.in_order.p)[scale_index(a.in_order, (unsigned int)row, (unsigned int)block)] = v[i];
     }
 }
@@ -58,16 +58,16 @@ MOII_FN void copy_scales(const gather_sm90_args &a, int first_row, int first, in
 /* A warp: its share of all scales. */
 MOII_FN void copy_all_scales(const gather_sm90_args &a, int rows, int warp, int warps)
 {
-    const int wanted = (a.blocks + a.block_step - 1) / a.block_step;
-    const int across = (wanted + BLOCKS_AT_ONCE - 1) / BLOCKS_AT_ONCE, high = (rows + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
+    const int wide = BLOCKS_BESIDE * BLOCKS_EACH, wanted = (a.blocks + a.block_step - 1) / a.block_step;
+    const int across = (wanted + wide - 1) / wide, high = (rows + GATHER_ROWS - 1) / GATHER_ROWS;
     for (int i = warp; i < across * high; i += warps) {
         const int down = i / across;
-        copy_scales(a, down * ROWS_AT_ONCE, (i - down * across) * BLOCKS_AT_ONCE, rows);
+        copy_scales(a, down * GATHER_ROWS, (i - down * across) * wide, rows);
     }
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(GATHER_THREADS, 6) gather_sm90(const __grid_constant__ gather_sm90_args a)
+extern "C" __global__ void __launch_bounds__(GATHER_THREADS, GATHER_BLOCKS) gather_sm90(const __grid_constant__ gather_sm90_args a)
 {
     grid_wait();
     grid_release();

@@ -7,7 +7,9 @@
 #include "row_list_args.h"
 
 #define GATHER_THREADS 256
+#define GATHER_BLOCKS 6   /* on a multiprocessor */
 #define GATHER_PIECES 128 /* of a row, that a warp copies at once */
+#define GATHER_ROWS 8     /* whose scales a warp copies at once */
 
 typedef struct gather_sm90_args {
     const char *from;
