@@ -95,6 +95,45 @@ static void test_broad(void **state)
     }
 }
 
+/* Few rows, or few of each group and now and then many, with 1x32 scales: the weights are the tensor cores' rows.  Groups that end at and beside each width
+ * of a product, or have nothing; columns that end anywhere; every way of storing. */
+static void test_thin(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const int64_t sizes[][MOIT_GROUPS] = { { 0, 1, 2, 8, 15, 16, 17, 31, 0 }, { 32, 33, 0, 63, 64, 65, 3, 128, 129 }, { 0, 0, 0, 0, 300, 0, 0, 0, 1 },
+                                                  { 5, 5, 5, 5, 5, 5, 5, 5, 5 }, { 0, 0, 0, 0, 0, 0, 0, 0, 0 } };
+    static const int64_t widths[] = { 8, 72, 128, 136, 264, 521 }, depths[] = { 128, 640, 1152, 0 }, dense[] = { 1, 8, 16, 17, 31, 32, 0, 5 };
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < 76; i += parts) {
+        moit_rng rng = moit_seed("tensor thin", (uint64_t)i);
+        const int64_t *rows = sizes[i % 5];
+        bool masked = i < 60 && i % 3 == 2, ragged = i < 60 && !masked;
+        moit_job j = { .gpu = true, .grouping = masked ? MOI_GROUP_MASKED : MOI_GROUP_M, .groups = MOIT_GROUPS, .n = widths[i % 6], .k = depths[i / 6 % 4],
+                       .expected = 20 * MOIT_GROUPS, .sm_limit = i % 2 ? 5 : 0, .overlap = i % 4 == 1 };
+        if (i >= 60) j.grouping = MOIT_DENSE, j.groups = 1, j.m = dense[i % 8], j.n = i % 2 ? 521 : 264, j.sm_limit = 2, j.expected = 0;
+        j.a.format = moit_pairs[2 + i / 2 % 2].a, j.b.format = moit_pairs[2 + i / 4 % 2].b;
+        j.a.format.layout = moit_under(&rng, 2) ? MOI_LAYOUT_ROW : MOI_LAYOUT_TILED;
+        j.b.format.layout = moit_under(&rng, 2) ? MOI_LAYOUT_ROW : MOI_LAYOUT_TILED;
+        j.out = moit_under(&rng, 3) ? MOI_BF16 : MOI_F32, j.accumulate = j.out == MOI_F32 && moit_under(&rng, 2);
+        for (int g = 0; g < MOIT_GROUPS; g++) {
+            j.counts[g] = rows[g], j.offsets[g + 1] = j.offsets[g] + rows[g];
+            if (masked && rows[g] > j.rows) j.rows = rows[g];
+        }
+        j.rows = masked ? j.rows + 1 : j.offsets[MOIT_GROUPS] + 2;
+        if (ragged && !moit_under(&rng, 3)) moit_job_gather(&j, &rng, 40);
+        if (ragged && moit_under(&rng, 2)) moit_job_weigh(&j, &rng);
+        if (ragged && moit_under(&rng, 2)) moit_job_scatter(&j, &rng);
+        moit_job_operands(&j, &rng);
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, "thin_sm90"));
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
 /* Rows that a list names: all formats, layouts and promises about scales, rows of more pieces than a warp copies at once and of odd numbers of them,
  * scales of more blocks than that; many rows of MXFP8 become BF16 in the list's order. */
 static void test_gather(void **state)
@@ -400,9 +439,9 @@ static void test_rows_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_gather), cmocka_unit_test(test_cut), cmocka_unit_test(test_strip),
-        cmocka_unit_test(test_boxes), cmocka_unit_test(test_brief), cmocka_unit_test(test_split), cmocka_unit_test(test_scale_ends),
-        cmocka_unit_test(test_far_rows), cmocka_unit_test(test_rows_apart),
+        cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_thin), cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_cut), cmocka_unit_test(test_strip), cmocka_unit_test(test_boxes), cmocka_unit_test(test_brief),
+        cmocka_unit_test(test_split), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows), cmocka_unit_test(test_rows_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

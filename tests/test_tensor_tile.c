@@ -69,8 +69,23 @@ static void test_paths(void **state)
     }
 }
 
+/* Of thin_sm90: what its text says of itself. */
+static void check_thin(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    char defines[MOII_DEFINES], whole[MOII_DEFINES];
+    assert_true(moii_thin_fits(p) && t->wgs == 2 && t->bn == 64 && t->stages >= 4 && t->cluster == 1 && t->split == 1 && !moii_tensor_dealt(p, t));
+    assert_in_range(moii_tensor_shared(p, t), 1024, 232448);
+    moii_tensor_defines(p, t, defines);
+    snprintf(whole, sizeof whole, " STAGES=%d SHARED_BYTES=%d", t->stages, moii_tensor_shared(p, t));
+    assert_string_equal(defines + strlen(defines) - strlen(whole), whole);
+}
+
 static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
+    if (t->thin) {
+        check_thin(p, t);
+        return;
+    }
     char defines[MOII_DEFINES], whole[2 * MOII_DEFINES];
     int blocks = t->cluster * t->split, threads = 128 + 128 * t->wgs * t->turns;
     assert_in_range(moii_tensor_shared(p, t), 1024, 232448);
@@ -98,6 +113,31 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
              moii_tensor_follows(p) ? " FOLLOWS=1" : "", p->scatter_rows ? " SCATTER=1" : "", p->weighted ? " WEIGHTED=1" : "",
              p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
+}
+
+/* Few rows with 1x32 scales have the weights as the tensor cores' rows, but where those are too few, or their scales do not lie in words. */
+static void test_thin(void **state)
+{
+    (void)state;
+    moi_format cols = mxfp8;
+    cols.layout = MOI_LAYOUT_COL;
+    static const struct { int grouping; bool cols; int64_t m, n, k; bool thin; } cases[] = {
+        { PRODUCT_ROWS, false, 8 * 32, 4096, 7168, true },     { PRODUCT_ROWS, false, 8 * 65, 4096, 7168, false },
+        { PRODUCT_ROWS, true, 8 * 32, 4096, 7168, false },     { PRODUCT_ROWS, false, 8 * 32, 4096, 7200, false },
+        { PRODUCT_MASKED, false, 32, 512, 2048, true },        { PRODUCT_DEPTH, false, 8, 4096, 4096, false },
+        { PRODUCT_DENSE, false, 32, 12288, 4096, true },       { PRODUCT_DENSE, false, 33, 12288, 4096, false },
+        { PRODUCT_DENSE, false, 16, 7168, 2048, true },        { PRODUCT_DENSE, false, 17, 7168, 2048, false },
+        { PRODUCT_DENSE, false, 1, 4096, 2048, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *why;
+        const moi_format *f = cases[i].cols ? &cols : &mxfp8;
+        moii_tensor_product p = product(cases[i].grouping, f, f, cases[i].m, cases[i].n, cases[i].k);
+        assert_true(moii_tensor_fits(&p, MOI_F32, &why));
+        moii_tensor_settle(&p, 132);
+        moii_tensor_tile t = moii_tensor_choose(&p);
+        assert_int_equal(t.thin, cases[i].thin);
+    }
 }
 
 /* Bands: 2048 rows, 4096 of short reductions, one row of tiles where there are few columns. */
@@ -288,7 +328,7 @@ static void test_strips(void **state)
 {
     (void)state;
     const char *why;
-    const moii_tensor_tile t = { 2, 2, 128, 4, 2, 1, 1, 2, 0, 0 };
+    const moii_tensor_tile t = { 2, 2, 128, 4, 2, 1, 1, 2, 0, 0, 0 };
     moii_tensor_product p = product(PRODUCT_DENSE, &plain, &plain, 4096, 2112, 7168), q = product(PRODUCT_DENSE, &act, &weight, 4096, 2112, 7168);
     assert_true(moii_tensor_fits(&p, MOI_BF16, &why) && moii_tensor_fits(&q, MOI_BF16, &why));
     assert_true(moii_tile_strip(&p, &t) && !moii_tile_strip(&q, &t));
@@ -314,7 +354,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_bands), cmocka_unit_test(test_tickets), cmocka_unit_test(test_activates),
+        cmocka_unit_test(test_thin), cmocka_unit_test(test_bands), cmocka_unit_test(test_tickets), cmocka_unit_test(test_activates),
         cmocka_unit_test(test_measured), cmocka_unit_test(test_brief), cmocka_unit_test(test_expected),
         cmocka_unit_test(test_ragged),   cmocka_unit_test(test_strips),
     };

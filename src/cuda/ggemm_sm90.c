@@ -29,9 +29,7 @@ static const struct { moi_grouping grouping; moi_format a, b; moi_dtype out; int
     { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 32768, 0, 4096, 7168, 8192, 0, &vectors, MOI_MX_FREE },
     { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0, 0, &blocks, MOI_MX_FREE },
     { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 0, 0, &blocks, MOI_MX_FREE },
-    { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 256, 0, 4096, 7168, 64, 0, NULL, MOI_MX_FREE },
     { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 8192, 0, NULL, MOI_MX_FREE },
-    { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 256, 0, 4096, 7168, 0, 0, NULL, MOI_MX_FREE },
     { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 4096, 0, 4096, 7168, 0, 0, NULL, MOI_MX_FREE },
     { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0, 0, NULL, MOI_MX_FREE },
     { MOI_GROUP_K, MOII_TENSOR_ACT, MOII_TENSOR_ACT, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL, MOI_MX_FREE },
@@ -110,7 +108,7 @@ static void explain(const moi_ctx *ctx, const void *desc, const moi_explain_conf
     moii_tensor_explain(ctx, &p, to);
 }
 
-static const moii_kernel *const kernels[] = { &kernel, &moii_gather_kernel, NULL };
+static const moii_kernel *const kernels[] = { &kernel, &moii_thin_kernel, &moii_gather_kernel, NULL };
 
 const moii_impl moii_impl_ggemm_sm90 = {
     .name = "ggemm_sm90", .op = MOII_OP_GGEMM, .backend = MOI_BACKEND_CUDA,

@@ -12,6 +12,7 @@ static void tell_tile(const best *b, const moii_tensor_tile *t, double clocks)
     char text[256];
     int n = snprintf(text, sizeof text, "%3d x %3d, %2d stages, %d x 128 threads", moii_tile_rows(b->p, t), moii_tile_lines(b->p, t), t->stages,
                      t->wgs * t->turns);
+    if (t->thin) n += snprintf(text + n, sizeof text - (size_t)n, ", B's rows as those of the tensor cores");
     if (t->wide) n += snprintf(text + n, sizeof text - (size_t)n, " side by side");
     if (t->turns > 1) n += snprintf(text + n, sizeof text - (size_t)n, " in %d teams", t->turns);
     if (t->cluster > 1) n += snprintf(text + n, sizeof text - (size_t)n, ", %d blocks share A", t->cluster);
@@ -64,10 +65,13 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
     to->each(to->user, "blocks", text);
     p.dealt = moii_tensor_dealt(&p, &b.tile);
     if (p.dealt) to->each(to->user, "order", "tiles are drawn from a counter, those of few rows among the others");
-    snprintf(text, sizeof text, "%d rows of D, column after column", moii_tensor_band(&p, &b.tile) * moii_tile_rows(&p, &b.tile));
-    to->each(to->user, "bands", text);
+    if (!b.tile.thin) {
+        snprintf(text, sizeof text, "%d rows of D, column after column", moii_tensor_band(&p, &b.tile) * moii_tile_rows(&p, &b.tile));
+        to->each(to->user, "bands", text);
+    }
     if (moii_tile_broad(&p, &b.tile)) to->each(to->user, "tails", "half a tile's rows or fewer, a group's last, take tiles of twice the columns");
-    moii_tensor_defines(&p, &b.tile, text);
+    int n = snprintf(text, sizeof text, "%s", b.tile.thin ? "thin_sm90 " : "");
+    moii_tensor_defines(&p, &b.tile, text + n);
     to->each(to->user, "kernel", text);
     tell_bound(&p, &b.tile, to);
 }

@@ -89,6 +89,10 @@ static void append(char defines[MOII_DEFINES], const char *more)
 
 void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES])
 {
+    if (t->thin) {
+        moii_thin_defines(p, t, defines);
+        return;
+    }
     int n = snprintf(defines, MOII_DEFINES, "GROUPS=%d ELEM_A=%d ELEM_B=%d A_TURNED=%d B_TURNED=%d SCALING=%d SCALE_E8M0=%d SCALES_BULK=%d OUT_F32=%d ADD=%d",
                      p->grouping, (int)p->a->elem, (int)p->b->elem, p->a_turned, p->b_turned, p->scaling, p->scale_e8m0, p->scales_bulk, p->out_f32,
                      p->accumulate);
@@ -122,7 +126,7 @@ int64_t moii_tensor_units(const moii_tensor_product *p, const moii_tensor_tile *
 enum { DEALT_FROM = 8 }; /* units for each cluster; those with SwiGLU in the store lose by it, up to a tenth */
 bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    if (p->grouping != PRODUCT_ROWS || p->overlap || p->k == 0) return false;
+    if (p->grouping != PRODUCT_ROWS || p->overlap || p->k == 0 || t->thin) return false;
     return !p->swiglu && moii_tensor_units(p, t, p->m) >= (int64_t)DEALT_FROM * p->sms / t->cluster;
 }
 
@@ -172,7 +176,7 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
     s->tile = moii_tensor_choose(&s->product);
     s->product.dealt = moii_tensor_dealt(&s->product, &s->tile);
     s->tickets_at = plan->workspace_bytes, plan->workspace_bytes += moii_round_up(moii_tensor_counters(&s->product, s->product.m) * 4, MOII_WORKSPACE_ALIGN);
-    s->kernel.kernel = kernel;
+    s->kernel.kernel = s->tile.thin ? &moii_thin_kernel : kernel;
     s->kernel.shared_bytes = moii_tensor_shared(&s->product, &s->tile);
     moii_tensor_defines(&s->product, &s->tile, s->kernel.defines);
     return moii_gpu_prepare(plan->ctx, &s->kernel, 1);
@@ -235,7 +239,7 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     const void *nothing = p->swiglu ? r->act.data : r->d; /* an operand without elements needs no address */
     const void *a = r->a->data ? r->a->data : nothing;
     MOII_TRY(make_map(plan, where, "a", out.a, p->a, a, p->a_turned ? a_turned : a_straight, r->a->ld, p->a_turned ? 64 : step,
-                      p->a_turned ? 64 : bm, false));
+                      p->a_turned ? 64 : t->thin ? THIN_ROWS : bm, false));
     if (moii_tile_halves(p, t) && !p->a_turned) MOII_TRY(make_map(plan, where, "a", out.part, p->a, a, a_straight, r->a->ld, step, 64, false));
     return make_map(plan, where, "b", out.b, p->b, r->b->data ? r->b->data : nothing, p->b_turned ? b_turned : b_straight, r->b->ld,
                     p->b_turned ? 64 : step, p->b_turned || p->swiglu ? 64 : moii_tile_lines(p, t), moii_tile_woven(p, t));
@@ -287,7 +291,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     x.band = moii_tensor_band(p, t);
     x.vectors = moii_aligned(r->d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
     bool carries = moii_tile_carries(p, t);
-    if (x.vectors && (carries || (!p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && t->bn % 64 == 0))) {
+    if (x.vectors && (carries || (!p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && !t->thin && t->bn % 64 == 0))) {
         int64_t extent[3] = { p->n, p->grouping == PRODUCT_MASKED ? p->groups * r->m : r->m, p->grouping == PRODUCT_DEPTH ? p->groups : 1 };
         MOII_TRY(make_map(plan, where, "d", &x.d_map, carries ? &plain_f32 : &plain_bf16, r->d, extent, x.ldd, carries ? 32 : 64, 64, false));
         x.d_boxes = 1;

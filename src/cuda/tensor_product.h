@@ -10,8 +10,8 @@
 #include "kernels/product_sm90_args.h"
 
 /* How the work is cut; product_sm90.cuh says what each number is. */
-/* few: SHORT. */
-typedef struct moii_tensor_tile { int wgs, waves, bn, stages, cluster, split, turns, boxes, wide, few; } moii_tensor_tile;
+/* few: SHORT.  thin: thin_sm90's, where B's rows are the tensor cores', bn rows of A their columns. */
+typedef struct moii_tensor_tile { int wgs, waves, bn, stages, cluster, split, turns, boxes, wide, few, thin; } moii_tensor_tile;
 
 typedef struct moii_tensor_product {
     int grouping, scaling;          /* PRODUCT_..., SCALING_... */
@@ -40,8 +40,14 @@ static inline bool moii_tensor_follows(const moii_tensor_product *p) { return p-
 
 /* Of a tile: whether warpgroups have the same rows; rows, and rows of B. */
 static inline bool moii_tile_beside(const moii_tensor_product *p, const moii_tensor_tile *t) { return p->swiglu || t->wide; }
-static inline int moii_tile_rows(const moii_tensor_product *p, const moii_tensor_tile *t) { return 64 * t->waves * (moii_tile_beside(p, t) ? 1 : t->wgs); }
-static inline int moii_tile_lines(const moii_tensor_product *p, const moii_tensor_tile *t) { return t->bn * (moii_tile_beside(p, t) ? t->wgs : 1); }
+static inline int moii_tile_rows(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    return t->thin ? t->bn : 64 * t->waves * (moii_tile_beside(p, t) ? 1 : t->wgs);
+}
+static inline int moii_tile_lines(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    return t->thin ? 64 * t->wgs : t->bn * (moii_tile_beside(p, t) ? t->wgs : 1);
+}
 
 /* Whether both warpgroups share a tile's last 64 rows: product_sm90.cuh's HALVES. */
 static inline bool moii_tile_halves(const moii_tensor_product *p, const moii_tensor_tile *t)
@@ -129,7 +135,7 @@ typedef struct moii_tensor_plan {
     moii_then_swiglu then;
 } moii_tensor_plan;
 
-extern const moii_kernel moii_widen_kernel, moii_gather_kernel;
+extern const moii_kernel moii_widen_kernel, moii_gather_kernel, moii_thin_kernel;
 
 /* Where an operand's scales lie, of so many rows and values of the reduction. */
 product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth);
@@ -162,6 +168,9 @@ bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t);
 int moii_tensor_band(const moii_tensor_product *p, const moii_tensor_tile *t);
 /* Whether what is left of a group's rows, if it is little, has tiles of twice the columns: product_sm90.cuh's BROAD. */
 bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t);
+/* Whether thin_sm90 does products of this kind; its defines. */
+bool moii_thin_fits(const moii_tensor_product *p);
+void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES]);
 /* For a row's `explain`: p as it fits. */
 void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *p, const moi_explain_config *to);
 int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t);

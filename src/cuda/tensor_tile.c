@@ -23,6 +23,7 @@ static bool stores_boxes(const moii_tensor_product *p, const moii_tensor_tile *t
 int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     int bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), per_step = p->scaling == SCALING_MX ? 4 : 1;
+    if (t->thin) return t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + bm * 16 + lines * 4 + 16) + (3 * THIN_GROUPS + 1) * 4;
     bool staged = p->scaling >= SCALING_SQUARE && p->scaling <= SCALING_MX;
     int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;
     int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : 0;
@@ -113,6 +114,7 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     double products = t->waves * 2.0 * bn * beside, additions = t->waves * (added[p->scaling] * bn + 250.0) - (t->waves - 1) * 270.0;
     if (moii_tile_doubled(p, t)) additions /= 2.0;
     double chain = p->scaling == SCALING_NONE ? 0.0 : (products + additions) / t->turns;
+    if (t->thin) return longest(memory, 1000.0); /* of groups whose sizes differ; of 64 rows each 1650 */
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
     double scales = p->scaling == SCALING_MX ? 500.0 : 0.0; /* what three warps take to make them */
     return longest(longest(longest(tensor, copies), scales), longest(chain, memory));
@@ -182,18 +184,18 @@ int moii_tensor_band(const moii_tensor_product *p, const moii_tensor_tile *t)
 /* ---- candidates: their stages are the most; boxes follows; of equal estimates the first counts, so clusters stand before blocks alone ---- */
 
 static const moii_tensor_tile large[] = {
-    { 2, 2, 128, 4, 2, 1, 1, 0, 0, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0 },
-    { 2, 1, 192, 5, 1, 1, 1, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0 },
+    { 2, 2, 128, 4, 2, 1, 1, 0, 0, 0, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0, 0 },
+    { 2, 1, 192, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 },
 };
 static const moii_tensor_tile large16[] = {
-    { 2, 1, 256, 4, 2, 1, 1, 0, 0, 0 }, { 2, 2, 128, 4, 2, 1, 1, 0, 0, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0 },
-    { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0 },
+    { 2, 1, 256, 4, 2, 1, 1, 0, 0, 0, 0 }, { 2, 2, 128, 4, 2, 1, 1, 0, 0, 0, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0, 0 },
+    { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 },
 };
 static const moii_tensor_tile large_vector[] = {
-    { 3, 1, 128, 5, 2, 1, 1, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0 },
+    { 3, 1, 128, 5, 2, 1, 1, 0, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 },
 };
 /* Sums of short reductions leave as often as others are made: all of a tile's at once, while the next is multiplied. */
-static const moii_tensor_tile brief = { 2, 1, 128, 4, 2, 1, 1, 0, 0, 0 };
+static const moii_tensor_tile brief = { 2, 1, 128, 4, 2, 1, 1, 0, 0, 0, 0 };
 
 typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; double least; moii_tensor_told told; void *user; } search;
 
@@ -233,9 +235,9 @@ static void consider_few(search *s, int wgs)
         for (int split = 1; split <= 4; split *= 2) {
             if (split > 1 && s->p->sm_limit) continue; /* a cluster with parts has one unit */
             int few = widths[i] <= 128 && steps / split >= LONG_CHAIN ? 2 : 1;
-            consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, 1, split, 1, 0, 0, few });
+            consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, 1, split, 1, 0, 0, few, 0 });
         }
-    for (int bn = 128; bn >= 64 && wgs == 1; bn -= 32) consider(s, (moii_tensor_tile){ 2, 1, bn, 12, 1, 1, 1, 0, 1, 1 });
+    for (int bn = 128; bn >= 64 && wgs == 1; bn -= 32) consider(s, (moii_tensor_tile){ 2, 1, bn, 12, 1, 1, 1, 0, 1, 1, 0 });
 }
 
 /* Few rows: what counts is that all multiprocessors read weights all the time. */
@@ -249,8 +251,17 @@ static void consider_small(search *s, int wgs)
                 if (turns > 1 && wgs > 1) continue; /* 640 threads have too few registers */
                 if (turns > 1 && (widths[i] > 64 || s->p->scaling == SCALING_NONE || s->p->grouping == PRODUCT_DEPTH)) continue;
                 if (s->p->scaling == SCALING_MX && widths[i] > 96) continue; /* two accumulators */
-                consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, 1, split, turns, 0, 0, 0 });
+                consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, 1, split, turns, 0, 0, 0, 0 });
             }
+}
+
+static const moii_tensor_tile thin = { 2, 1, 64, 12, 1, 1, 1, 0, 0, 0, 1 };
+
+/* Whether nothing else is as fast: up to 32 rows of a group, or of one matrix if its columns keep enough multiprocessors busy. */
+static bool thin_alone(const moii_tensor_product *p, int64_t rows)
+{
+    int64_t tiles = moii_ceil_div(p->n, 128), most = 10 * tiles >= 7 * p->sms ? 32 : 10 * tiles >= 4 * p->sms ? 16 : 0;
+    return rows <= (moii_tensor_experts(p) ? 32 : most);
 }
 
 moii_tensor_tile moii_tensor_choose(const moii_tensor_product *p) { return moii_tensor_consider(p, NULL, NULL); }
@@ -260,8 +271,13 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
     search s = { .p = p, .told = told, .user = user };
     int64_t rows = group_rows(p);
     if (p->swiglu) {
-        for (int waves = 1; waves <= 2; waves++) consider(&s, (moii_tensor_tile){ 2, waves, 128, 8, 1, 1, 1, 0, 0, 0 });
+        for (int waves = 1; waves <= 2; waves++) consider(&s, (moii_tensor_tile){ 2, waves, 128, 8, 1, 1, 1, 0, 0, 0, 0 });
         return s.best;
+    }
+    if (moii_thin_fits(p)) {
+        bool alone = thin_alone(p, rows);
+        if (alone || (rows <= 64 && moii_tensor_experts(p))) consider(&s, thin);
+        if (alone && s.best.thin) return s.best;
     }
     if (p->grouping == PRODUCT_DENSE && p->scaling == SCALING_SQUARE && rows <= 128) {
         consider_few(&s, rows <= 64 ? 1 : 2); /* alone: its estimate is another one */

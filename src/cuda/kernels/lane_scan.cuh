@@ -3,6 +3,8 @@
 #ifndef MOII_LANE_SCAN_CUH
 #define MOII_LANE_SCAN_CUH
 
+#include "num.h"
+
 MOII_FN int lane_scan(int v, int lane)
 {
 #pragma unroll

@@ -260,17 +260,6 @@ MOII_FN unsigned int scale_place(const product_scales &t, const scale_walk &w, i
 
 #if E8M0_SCALES
 
-/* Four codes as FP32.  Instructions count: three warps make the scales of all that the others multiply. */
-MOII_FN float4 four_scales(unsigned int codes)
-{
-    const unsigned int zeros = (codes - 0x01010101u) & ~codes, ones = (~codes - 0x01010101u) & codes, field = 0x7F800000u;
-    if ((zeros | ones) & 0x80808080u)
-        return make_float4(moii_e8m0_decode(codes & 255), moii_e8m0_decode(codes >> 8 & 255), moii_e8m0_decode(codes >> 16 & 255),
-                           moii_e8m0_decode(codes >> 24));
-    return make_float4(moii_float_of(codes << 23 & field), moii_float_of(codes << 15 & field), moii_float_of(codes << 7 & field),
-                       moii_float_of(codes >> 1 & field));
-}
-
 /* Stages whose scales are on their way at a time: one by one each would take as long as memory does. */
 #define SCALES_AHEAD 4
 
@@ -327,12 +316,7 @@ MOII_FN unsigned int next_codes(const product_scales &t, const scale_walk &w, un
 {
     const unsigned char *p = (const unsigned char *)w.p + *at;
     *at += t.across ? 512 : BLOCK_STEP * t.block_stride;
-    if (PER_STEP == 1) return __ldg(p);
-    if (t.words) return __ldg((const unsigned int *)p);
-    unsigned int codes = 0;
-#pragma unroll
-    for (int i = 0; i < PER_STEP; i++) codes |= (unsigned int)__ldg(p + (unsigned int)min(i, there - 1) * t.block_stride) << 8 * i;
-    return codes;
+    return PER_STEP == 1 ? __ldg(p) : four_codes(t, p, there);
 }
 
 MOII_FN stage_codes fetch_codes(const product_args &a, const scale_walk &wa, const scale_walk &wb, stage_rows *at, int there)
@@ -345,16 +329,15 @@ MOII_FN stage_codes fetch_codes(const product_args &a, const scale_walk &wa, con
     return v;
 }
 
-/* A's [row][PER_STEP], B's [PER_STEP][column].  What lies behind the last block may be anything: 1 takes its place. */
+/* A's [row][PER_STEP], B's [PER_STEP][column]. */
 MOII_FN void place_codes(stage_codes v, float *to, int there)
 {
     const int lane = (int)threadIdx.x - 32;
     if (PER_STEP > 1 && there < PER_STEP) {
-        const unsigned int keep = (1u << 8 * there) - 1, rest = 0x7F7F7F7Fu & ~keep;
 #pragma unroll
-        for (int j = 0; j < A_TURNS; j++) v.a[j] = (v.a[j] & keep) | rest;
+        for (int j = 0; j < A_TURNS; j++) v.a[j] = ones_behind(v.a[j], there);
 #pragma unroll
-        for (int j = 0; j < B_TURNS; j++) v.b[j] = (v.b[j] & keep) | rest;
+        for (int j = 0; j < B_TURNS; j++) v.b[j] = ones_behind(v.b[j], there);
     }
 #pragma unroll
     for (int j = 0; j < A_TURNS; j++) {

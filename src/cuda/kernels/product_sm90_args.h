@@ -33,6 +33,8 @@
 #define WIDEN_ROWS 4           /* WIDENS: of a ticket */
 #define WIDEN_CHUNK 128        /* whose tickets are counted together */
 #define PRODUCT_STEP_BYTES 128 /* of a row of A or B in one stage */
+#define THIN_GROUPS 512        /* thin_sm90: at most */
+#define THIN_ROWS 32           /* of A that come at a time */
 
 typedef struct product_map { PRODUCT_ALIGNED unsigned long long opaque[16]; } product_map;
 

@@ -3,7 +3,7 @@
  * wgmma.cuh: the tensor core's product of one warpgroup, D[64][N] (+)= A[64][K] B[N][K]^T, K = 32 bytes, A and B in shared memory.
  *
  *   defines   WGMMA_N    columns, 8 or a multiple of 16 up to 256
- *             WGMMA_HALF 1: wgmma_half too, with half as many columns (N 128 or 256)
+ *             WGMMA_HALF 1: wgmma_half too, with half as many columns (N 64, 128 or 256);  WGMMA_QUARTER 1: wgmma_quarter too (N 64)
  *             WGMMA_TYPE what stands between the shape and the operands: "f32.e4m3.e4m3", "f32.bf16.bf16"
  *             WGMMA_LINE bytes of a row of A and B, 128 where not said, or 64: the swizzle
  *             WGMMA_K    "k32" (8 bits), "k16" (16 bits);  WGMMA_END what follows the scale immediates: "" or ", 0, 0" (16 bits: transposed?)
@@ -228,7 +228,14 @@ MOII_FN void wgmma(float *d, unsigned int a_half, unsigned int b_half, int more)
 }
 
 #ifdef WGMMA_HALF
-#if WGMMA_N == 128
+#if WGMMA_N == 64
+#define WG_HALF_SHAPE "m64n32"
+#define WG_HALF_D WG_DS1
+#define WG_HALF_T WG_TS1
+#define WG_HALF_A "%16"
+#define WG_HALF_B "%17"
+#define WG_HALF_P "%18"
+#elif WGMMA_N == 128
 #define WG_HALF_SHAPE "m64n64"
 #define WG_HALF_D WG_DS3
 #define WG_HALF_T WG_TS3
@@ -247,6 +254,14 @@ MOII_FN void wgmma_half(float *d, unsigned int a_half, unsigned int b_half, int 
 {
     const unsigned long long a = WGMMA_ROWS | a_half, b = WGMMA_ROWS | b_half;
     asm volatile(WG_PRODUCT(WG_HALF_SHAPE, WG_HALF_T, WG_HALF_A, WG_HALF_B, WG_HALF_P) : WG_HALF_D : "l"(a), "l"(b), "r"(more));
+}
+#endif
+
+#ifdef WGMMA_QUARTER
+MOII_FN void wgmma_quarter(float *d, unsigned int a_half, unsigned int b_half, int more)
+{
+    const unsigned long long a = WGMMA_ROWS | a_half, b = WGMMA_ROWS | b_half;
+    asm volatile(WG_PRODUCT("m64n16", WG_TS0, "%8", "%9", "%10") : WG_DS0 : "l"(a), "l"(b), "r"(more));
 }
 #endif
 

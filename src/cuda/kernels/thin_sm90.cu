@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * thin_sm90: products on Hopper of few rows, or of groups that have few, with a scale for each 32 values: D_g (+)= A_g B_g^T, A's rows cut by offsets or
+ * counts, or one matrix.
+ *
+ * The tensor cores multiply 64 rows by some columns.  Here B, the weights, are the rows, and a group's rows of A the columns: so what is added for every 32
+ * products is no more than the group's rows need, where product_sm90.cuh adds for 64 of them.  The bits are the same.
+ *
+ *   defines   GROUPS PRODUCT_DENSE, PRODUCT_ROWS, PRODUCT_MASKED;  ELEM_A, ELEM_B;  OUT_F32, ADD, SCATTER, WEIGHTED as in product_sm90.cuh
+ *             STAGES  of the ring;  BN, WGS  64 and 2: a tile has 64 rows of A, and 64 of B for each warpgroup that multiplies
+ *   a.k       a multiple of 128; scales of four blocks lie in words (product_scales.words)
+ *   unit      (group, tile of A's rows, tile of B's rows): all of the reduction.  Block b takes the units b, b + blocks, ...; tiles of A of one tile of B
+ *             lie behind each other, so that B comes out of L2 for all but the first
+ *   threads   384.  Warp 0 sends for tiles, by tensor maps, warp 1 copies B's scales, warps 2 and 3 make FP32 of A's; the others multiply
+ *   shared    SHARED_BYTES, as tensor_tile.c computes it
+ *   launch    begins before the grid before it has ended, and waits for it */
+#include "lane_scan.cuh"
+#include "own_warp.cuh"
+#include "product_scales.cuh"
+#include "product_sm90_args.h"
+#include "ptx_sm90.cuh"
+
+#define BM (64 * WGS) /* rows of B in a tile */
+#define THREADS (128 + 128 * WGS)
+#define WGMMA_N BN
+#define WGMMA_HALF
+#define WGMMA_QUARTER
+#define WGMMA_K "k32"
+#define WGMMA_END ""
+#if ELEM_B == PRODUCT_E4M3 && ELEM_A == PRODUCT_E4M3
+#define WGMMA_TYPE "f32.e4m3.e4m3"
+#elif ELEM_B == PRODUCT_E4M3
+#define WGMMA_TYPE "f32.e4m3.e5m2"
+#elif ELEM_A == PRODUCT_E4M3
+#define WGMMA_TYPE "f32.e5m2.e4m3"
+#else
+#define WGMMA_TYPE "f32.e5m2.e5m2"
+#endif
+#include "wgmma.cuh"
+
+#define STEP 128 /* values of the reduction in a stage */
+#define BLOCKS 4 /* of them, that have a scale */
+#define B_BYTES (BM * PRODUCT_STEP_BYTES)
+#define PART_BYTES (THIN_ROWS * PRODUCT_STEP_BYTES) /* of A */
+#define STAGE_BYTES (B_BYTES + BN / THIN_ROWS * PART_BYTES)
+#define SCALES_AT (STAGES * STAGE_BYTES)
+#define A_SCALES (BM * 4) /* behind B's, words of four codes each: floats, four of each row of A */
+#define SCALES_BYTES (A_SCALES + BN * 16)
+#define BARRIERS_AT (SCALES_AT + STAGES * SCALES_BYTES)
+#define GROUPS_AT (BARRIERS_AT + STAGES * 16)
+static_assert(SHARED_BYTES == GROUPS_AT + (3 * THIN_GROUPS + 1) * 4, "the launch reserves another number of bytes");
+static_assert(BN == 64 && BM == 128, "what loading warps bring");
+
+typedef struct ring { /* where a role stands in the stages */
+    unsigned int stage, parity;
+} ring;
+
+MOII_FN void ring_step(ring &r)
+{
+    if (++r.stage == STAGES) r.stage = 0, r.parity ^= 1;
+}
+
+/* At full_barrier: the tiles' copies, B's scales' by lane, A's by warp. */
+#define STAGE_ARRIVALS (1 + 32 + 2)
+MOII_FN unsigned int full_barrier(unsigned int base, unsigned int stage) { return base + BARRIERS_AT + 16 * stage; }
+MOII_FN unsigned int empty_barrier(unsigned int base, unsigned int stage) { return base + BARRIERS_AT + 16 * stage + 8; }
+
+#include "thin_units.cuh"
+#include "thin_load.cuh"
+#include "thin_multiply.cuh"
+
+extern "C" {
+extern __shared__ __align__(1024) char thin_memory[];
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) thin_sm90(const __grid_constant__ product_args a)
+{
+    const unsigned int base = shared_address(thin_memory);
+    const int warp = own_warp();
+    if (threadIdx.x == 0) {
+        for (unsigned int i = 0; i < STAGES; i++) barrier_init(full_barrier(base, i), STAGE_ARRIVALS), barrier_init(empty_barrier(base, i), 4 * WGS);
+        barrier_init_done();
+    }
+    if (threadIdx.x == 32) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
+    grid_wait();
+    grid_release();
+    groups_read(a, (int *)(thin_memory + GROUPS_AT));
+    const group_list groups = { (const int *)(thin_memory + GROUPS_AT), a.groups };
+    if (warp < 4) {
+        REGISTERS_GIVE(56);
+        if (warp == 0) load_tiles(a, groups, base);
+        else if (warp == 1) load_weight_scales(a, groups, base);
+        else load_row_scales(a, groups, base, warp - 2);
+    } else {
+        REGISTERS_TAKE(224);
+        multiply_units(a, groups, base, warp / 4 - 1);
+    }
+}
