@@ -30,6 +30,10 @@ EMU_CHECK=1; export EMU_CHECK
 emulated test_decode_logits 147 0/1
 emulated test_decode_logits 154 0/1 # close logits, more of them than a warp has room for
 (EMU_MULTIPROCESSORS=132; export EMU_MULTIPROCESSORS; emulated test_tensor_cases 1 0/797) || exit 1 # sums that wait for memory, as a few multiprocessors' do not; BF16's boxes, sent by others
+emulated test_tensor_cases 1 51/80 # few rows with 1x32 scales: groups of every width, their lists
+emulated test_tensor_cases 1 55/80 # those that end at one
+emulated test_tensor_cases 1 56/80 # masked ones
+emulated test_tensor_cases 1 75/80 # one matrix
 emulated test_decode_logits 97 0/1
 emulated test_swiglu 97 0/1
 emulated test_ggemm_swiglu 1 3/97
