@@ -41,6 +41,7 @@
 #include "lane_scan.cuh"
 #include "num.h"
 #include "own_warp.cuh"
+#include "product_one.cuh"
 #include "product_scales.cuh"
 #include "product_sm90_args.h"
 #include "ptx_sm90.cuh"

@@ -9,17 +9,6 @@ MOII_FN void add_pair(float *p, float x, float y)
     asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" :: "l"((unsigned long long)__cvta_generic_to_global(p)), "f"(x), "f"(y) : "memory");
 }
 
-/* One value, wherever it goes. */
-MOII_FN void store_one(const product_args &a, long long at, float v)
-{
-#if OUT_F32
-    float *d = (float *)a.d + at;
-    *d = ADD ? *d + v : v;
-#else
-    ((unsigned short *)a.d)[at] = (unsigned short)bf16_pair(v, 0.0f);
-#endif
-}
-
 /* The same value (plus -0).  What is stored two by two comes from an even register and the odd one behind it; were those the sums' own, as the compiler
  * would have it, a sum, what is added to it and its scale would lie in one bank of registers in every second addition of the main loop. */
 MOII_FN float of_any_register(float x)

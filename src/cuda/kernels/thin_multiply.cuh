@@ -6,7 +6,7 @@
 #ifndef MOII_THIN_MULTIPLY_CUH
 #define MOII_THIN_MULTIPLY_CUH
 
-/* 2 or 4. */
+/* Of 2 or 4 blocks. */
 MOII_FN void scales_read(unsigned int from, int count, float to[BLOCKS])
 {
     if (count == BLOCKS) {
@@ -60,7 +60,8 @@ MOII_FN void release_stage(unsigned int base, unsigned int stage)
 /* What a warpgroup reads of the first stage: descriptors; addresses of the lane's scales. */
 typedef struct places { unsigned int b, a, b_scales, a_scales; } places;
 
-/* While so many products are added, as many run.  Straight code from a stage's first product to its last wait, else the compiler has each wait at once. */
+/* count: products at a time; while these are added the stage's others run, if there are any.  Straight code from a stage's first product to its last wait:
+ * else the compiler has each wait at once. */
 MOII_FN void multiply_tile(unsigned int base, const places &at, int steps, int columns, int count, ring &r, float sum[BN / 2])
 {
     float acc[2][BLOCKS][BN / 2] = {}; /* undefined ones, of three forms, take ptxas more registers than it has */
@@ -93,16 +94,6 @@ MOII_FN int place_of(const product_args &a, const unit &u, int row)
     if (!SCATTER) return u.d_row + row;
     const int place = __ldg(a.rows_of_d + u.row + row);
     return (unsigned int)place < (unsigned int)a.d_rows ? place : -1;
-}
-
-MOII_FN void store_one(const product_args &a, long long at, float v)
-{
-#if OUT_F32
-    float *d = (float *)a.d + at;
-    *d = ADD ? *d + v : v;
-#else
-    ((unsigned short *)a.d)[at] = (unsigned short)bf16_pair(v, 0.0f);
-#endif
 }
 
 /* Lanes of rows g and g + 1 change places, so that each has both rows of one column: of BF16 a word. */

@@ -16,6 +16,7 @@
  *   launch    begins before the grid before it has ended, and waits for it */
 #include "lane_scan.cuh"
 #include "own_warp.cuh"
+#include "product_one.cuh"
 #include "product_scales.cuh"
 #include "product_sm90_args.h"
 #include "ptx_sm90.cuh"
