@@ -209,6 +209,31 @@ static void test_switch(void **state)
     }
 }
 
+/* Products are planned for some numbers of tokens: below, at and above each, a plan for many gives what one for just as many does. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    static const int64_t tokens[] = { 1, 64, 65, 511, 512, 600 };
+    for (int i = 0; i < 6; i++) {
+        if (!moit_picked((uint64_t)i)) continue;
+        for (int r = 0; moit_any_row("moe_decode", r); r++) {
+            const char *row = moit_any_row("moe_decode", r);
+            problem p = problem_make(MOI_FORMAT_MXFP8, (shape){ tokens[i], 128, 128, 2, 2 }, MOI_BF16, MOI_BF16);
+            char *alone = moit_alloc(y_bytes(&p)), *among = moit_alloc(y_bytes(&p));
+            p.d.grouped_from = 1;
+            assert_true(run_on(moit_ctx(0), row, &p, alone));
+            p.d.max_tokens = 600;
+            assert_true(run_on(moit_ctx(0), row, &p, among));
+            assert_memory_equal(alone, among, (size_t)y_bytes(&p));
+            p.d.grouped_from = 1 + tokens[i] / 2; /* smaller sizes are not planned */
+            assert_true(run_on(moit_ctx(0), row, &p, among));
+            assert_memory_equal(alone, among, (size_t)y_bytes(&p));
+            moit_free(alone), moit_free(among);
+            problem_free(&p);
+        }
+    }
+}
+
 /* From logits: the lists of moi_route_run, and the bits of the run with them; a plan without `hidden` still leaves them. */
 static void test_logits(void **state)
 {
@@ -330,7 +355,9 @@ static void test_refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_sweep), cmocka_unit_test(test_switch), cmocka_unit_test(test_logits),
-                                        cmocka_unit_test(test_nan), cmocka_unit_test(test_choice), cmocka_unit_test(test_refusals) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sweep), cmocka_unit_test(test_switch), cmocka_unit_test(test_sizes), cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_nan), cmocka_unit_test(test_choice), cmocka_unit_test(test_refusals),
+    };
     return cmocka_run_group_tests_name("decode_grouped", tests, NULL, NULL);
 }

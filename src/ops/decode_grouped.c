@@ -6,13 +6,17 @@
 #include "log.h"
 #include "moe.h"
 
-enum { ROUTE, PERMUTE, TAKE_X, UP, DOWN, COMBINE, PARTS };
+enum { ROUTE, PERMUTE, TAKE_X, COMBINE, PARTS };
+enum { UP, DOWN, PRODUCTS };
+enum { SIZES = 3 };
 typedef enum take { AS_IT_IS, QUANTIZED, WIDENED } take; /* how x becomes the first product's operand */
 
 typedef struct state {
     moi_format act; /* of x and u in the products */
     take take;
     moi_plan *part[PARTS];
+    struct { int64_t tokens; moi_plan *plan[PRODUCTS]; } product[SIZES]; /* for so many tokens or fewer, ascending; the last one: for all */
+    int sizes;
     int64_t part_workspace; /* the largest of the parts */
 } state;
 
@@ -73,15 +77,32 @@ static moi_status plan_x(const moi_plan *plan, state *s)
     return moi_dequantize_plan_create(&s->part[TAKE_X], plan->ctx, &w);
 }
 
-static moi_status plan_products(const moi_plan *plan, state *s)
+static moi_status plan_products(const moi_plan *plan, const state *s, int64_t tokens, moi_plan *out[PRODUCTS])
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     moi_ggemm_desc g = MOI_GGEMM_DESC_INIT;
-    g.a = g.rowwise = s->act, g.b = d->weights, g.out = d->x, g.groups = d->experts, g.max_rows = d->max_tokens * d->top_k;
-    g.n = 2 * d->width, g.k = d->hidden, g.gather_rows = d->max_tokens, g.swiglu = true;
-    MOII_TRY(moi_ggemm_plan_create(&s->part[UP], plan->ctx, &g));
+    g.a = g.rowwise = s->act, g.b = d->weights, g.out = d->x, g.groups = d->experts, g.max_rows = tokens * d->top_k;
+    g.n = 2 * d->width, g.k = d->hidden, g.gather_rows = tokens, g.swiglu = true;
+    MOII_TRY(moi_ggemm_plan_create(&out[UP], plan->ctx, &g));
     g.out = d->out, g.n = d->hidden, g.k = d->width, g.gather_rows = 0, g.swiglu = false;
-    return moi_ggemm_plan_create(&s->part[DOWN], plan->ctx, &g);
+    return moi_ggemm_plan_create(&out[DOWN], plan->ctx, &g);
+}
+
+/* How products are cut, and whether MXFP8 becomes BF16 first, follows from how many rows there can be: what suits thousands of tokens takes longer for
+ * a hundred than the decode rows.  So there are products for a few rows of each expert in the mean, for fewer than copies of weights are worth it for, and
+ * for all. */
+static moi_status plan_sizes(const moi_plan *plan, state *s)
+{
+    static const int64_t rows[SIZES] = { 64, 511, INT64_MAX };
+    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
+    for (int i = 0; i < SIZES; i++) {
+        int64_t slots = moii_mul(rows[i], d->experts), tokens = slots < 0 ? d->max_tokens : moii_min(slots / d->top_k, d->max_tokens);
+        if (tokens < d->grouped_from) continue; /* the decode row's */
+        s->product[s->sizes].tokens = tokens;
+        MOII_TRY(plan_products(plan, s, tokens, s->product[s->sizes++].plan));
+        if (tokens == d->max_tokens) break;
+    }
+    return MOI_OK;
 }
 
 static moi_status plan_lists(const moi_plan *plan, state *s)
@@ -101,6 +122,7 @@ static void unplan(moi_plan *grouped)
 {
     state *s = grouped->state;
     for (int i = 0; s && i < PARTS; i++) moi_plan_free(s->part[i]);
+    for (int i = 0; s && i < s->sizes * PRODUCTS; i++) moi_plan_free(s->product[i / PRODUCTS].plan[i % PRODUCTS]);
     free(s);
 }
 
@@ -114,9 +136,11 @@ static moi_status plan_parts(moi_plan *plan)
     MOII_REQUIRE(d->weights.elem != MOI_F16, MOI_ERR_UNSUPPORTED, "f16 weights are for the decode rows alone");
     s->act = act_of(&d->weights);
     MOII_TRY(plan_x(plan, s));
-    MOII_TRY(plan_products(plan, s));
+    MOII_TRY(plan_sizes(plan, s));
     MOII_TRY(plan_lists(plan, s));
     for (int i = 0; i < PARTS; i++) s->part_workspace = moii_max(s->part_workspace, moi_plan_workspace_bytes(s->part[i]));
+    for (int i = 0; i < s->sizes * PRODUCTS; i++)
+        s->part_workspace = moii_max(s->part_workspace, moi_plan_workspace_bytes(s->product[i / PRODUCTS].plan[i % PRODUCTS]));
     scratch at;
     plan->workspace_bytes = moii_max(plan->workspace_bytes, lay(plan, s, NULL, d->max_tokens, &at) + s->part_workspace);
     return MOI_OK;
@@ -157,11 +181,13 @@ static moi_status multiply(const moi_plan *plan, const moi_moe_decode_args *a, c
 {
     const state *s = plan->grouped->state;
     int64_t slots = a->tokens * plan->desc.moe_decode.top_k;
+    int size = 0;
+    while (a->tokens > s->product[size].tokens) size++;
     moi_ggemm_args up = { .size = sizeof up, .rows = slots, .offsets = at->offsets, .a = x, .b = a->gate_up, .rows_of_a = at->token_of, .a_rows = a->tokens,
                           .rowwise = moii_moe_write(at->u) };
-    MOII_TRY(moi_ggemm_run(s->part[UP], &up, at->parts, s->part_workspace, stream));
+    MOII_TRY(moi_ggemm_run(s->product[size].plan[UP], &up, at->parts, s->part_workspace, stream));
     moi_ggemm_args down = { .size = sizeof down, .rows = slots, .offsets = at->offsets, .a = moii_moe_read(at->u), .b = a->down, .d = at->y_sorted };
-    return moi_ggemm_run(s->part[DOWN], &down, at->parts, s->part_workspace, stream);
+    return moi_ggemm_run(s->product[size].plan[DOWN], &down, at->parts, s->part_workspace, stream);
 }
 
 moi_status moii_decode_grouped_run(const moi_plan *plan, const moi_moe_decode_args *a, void *workspace, moi_stream stream)
