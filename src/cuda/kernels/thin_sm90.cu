@@ -4,7 +4,8 @@
  * counts, or one matrix.
  *
  * The tensor cores multiply 64 rows by some columns.  Here B, the weights, are the rows, and a group's rows of A the columns: so what is added for every 32
- * products is no more than the group's rows need, where product_sm90.cuh adds for 64 of them.  The bits are the same.
+ * products is no more than the group's rows need, where product_sm90.cuh adds for 64 of them.  Sums of 32 products are added one after the other: the bits
+ * are those of its tiles, but for the ones whose stages two teams share.
  *
  *   defines   GROUPS PRODUCT_DENSE, PRODUCT_ROWS, PRODUCT_MASKED;  ELEM_A, ELEM_B;  OUT_F32, ADD, SCATTER, WEIGHTED as in product_sm90.cuh
  *             STAGES  of the ring;  BN, WGS  64 and 2: a tile has 64 rows of A, and 64 of B for each warpgroup that multiplies
