@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_decode_layout.c: how moe_decode_f16_sm90 and moe_decode_many_sm90 cut a layer and divide shared memory, which needs no device. */
+ * test_decode_layout.c: how moe_decode_f16_sm90 and moe_decode_many_sm90 cut a layer and divide shared memory, and when decode turns to grouped products,
+ * which needs no device. */
 #include "support.h"
 
+#include "../src/cuda/decode_crossing.h"
 #include "../src/cuda/decode_many_layout.h"
 
 enum { SMS = 132, SHARED = 232448, TOGETHER = 228 << 10 };
@@ -204,10 +206,30 @@ static void test_rooms(void **state)
         }
 }
 
+/* As measured (docs/notes/warp-decode.md), with rows of 128 tokens a launch. */
+static void test_crossing(void **state)
+{
+    (void)state;
+    const moi_format blk = { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 };
+    moi_format mx = MOI_FORMAT_MXFP8, cols = mx;
+    cols.layout = MOI_LAYOUT_COL;
+    const struct { const moi_format *weights; int64_t hidden, width, experts, from; } cases[] = {
+        { &mx, 2048, 768, 128, 129 },    { &mx, 4096, 1536, 128, 96 }, { &mx, 2048, 512, 256, 129 },  { &mx, 4096, 1536, 256, 129 },
+        { &cols, 2048, 768, 128, 160 },  { &mx, 2048, 672, 128, 160 }, { &mx, 2080, 768, 128, 160 },  { &mx, 2048, 768, 1024, 264 },
+        { &blk, 2048, 768, 128, 96 },    { &blk, 4096, 1536, 128, 16 }, { &blk, 2048, 512, 256, 129 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const moi_moe_decode_desc d = { .max_tokens = 4096, .hidden = cases[i].hidden, .width = cases[i].width, .experts = cases[i].experts, .top_k = 8,
+                                        .weights = *cases[i].weights };
+        assert_int_equal(moii_decode_crossing(&d, 128), cases[i].from);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_many), cmocka_unit_test(test_rooms),
+        cmocka_unit_test(test_crossing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,7 +168,8 @@ bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t);
 int moii_tensor_band(const moii_tensor_product *p, const moii_tensor_tile *t);
 /* Whether what is left of a group's rows, if it is little, has tiles of twice the columns: product_sm90.cuh's BROAD. */
 bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t);
-/* Whether thin_sm90 does products of this kind; its defines. */
+/* Whether thin_sm90 takes operands whose scales of 32 lie so, with a reduction of k, in so many groups; does products of this kind; its defines. */
+bool moii_thin_takes(const moi_format *f, int64_t k, int64_t groups);
 bool moii_thin_fits(const moii_tensor_product *p);
 void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES]);
 /* For a row's `explain`: p as it fits. */

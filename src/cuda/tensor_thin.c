@@ -24,10 +24,17 @@ static void variant(int i, char defines[MOII_DEFINES])
 
 const moii_kernel moii_thin_kernel = { .stem = "thin_sm90", .archs = "sm_90a", .registers = 255, .variants = sizeof ahead / sizeof *ahead, .variant = variant };
 
+/* Four blocks' scales lie in a word, and no stage is a part of one. */
+bool moii_thin_takes(const moi_format *f, int64_t k, int64_t groups)
+{
+    return k % 128 == 0 && f->layout != MOI_LAYOUT_COL && groups <= THIN_GROUPS;
+}
+
+/* Listed rows of A are brought into an order in which theirs lie so. */
 bool moii_thin_fits(const moii_tensor_product *p)
 {
-    bool words = p->k % 128 == 0 && (p->gather_rows || p->a->layout != MOI_LAYOUT_COL) && p->b->layout != MOI_LAYOUT_COL;
-    return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && p->groups <= THIN_GROUPS && words;
+    bool a = p->gather_rows || moii_thin_takes(p->a, p->k, p->groups);
+    return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && a && moii_thin_takes(p->b, p->k, p->groups);
 }
 
 void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES])

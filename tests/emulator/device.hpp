@@ -112,9 +112,16 @@ static inline unsigned int __byte_perm(unsigned int low, unsigned int high, unsi
 /* What -fsanitize=thread calls at each access. */
 #define EMU_UNTOLD static __attribute__((no_sanitize_thread))
 #define EMU_CHANGES(p) emu::m->touch(p, sizeof *(p), emu::CHANGES)
+/* What the compiler takes to be aligned (of 16 bytes: to 8, for structs of two words are among them): this machine forgives it if it is not, a device
+ * would not. */
+EMU_UNTOLD void emu_access(const void *p, int bytes, int kind)
+{
+    if ((unsigned long)p % (unsigned long)(bytes < 8 ? bytes : 8)) emu::m->fail("an address is not a multiple of the load or store there");
+    emu::m->touch(p, bytes, kind);
+}
 #define EMU_TELL(bytes)                                                                                                                   \
-    extern "C" __attribute__((no_sanitize_thread)) void __tsan_read##bytes(void *p) { emu::m->touch(p, bytes, emu::READS); }              \
-    extern "C" __attribute__((no_sanitize_thread)) void __tsan_write##bytes(void *p) { emu::m->touch(p, bytes, emu::WRITES); }            \
+    extern "C" __attribute__((no_sanitize_thread)) void __tsan_read##bytes(void *p) { emu_access(p, bytes, emu::READS); }                 \
+    extern "C" __attribute__((no_sanitize_thread)) void __tsan_write##bytes(void *p) { emu_access(p, bytes, emu::WRITES); }               \
     extern "C" __attribute__((no_sanitize_thread)) void __tsan_unaligned_read##bytes(void *p) { emu::m->touch(p, bytes, emu::READS); }    \
     extern "C" __attribute__((no_sanitize_thread)) void __tsan_unaligned_write##bytes(void *p) { emu::m->touch(p, bytes, emu::WRITES); }
 EMU_TELL(1)

@@ -2,7 +2,7 @@
  *
  * machine.cpp: grids, blocks, warps and their threads: who runs next, who waits for what.
  *   EMU_SEED              of the order of warps and copies: 1
- *   EMU_CHECK             set: races in shared memory, accesses beside allocations (races.cpp)
+ *   EMU_CHECK             set: races in shared memory, accesses beside allocations (races.cpp), loads and stores that are not aligned (device.hpp)
  *   EMU_MULTIPROCESSORS   4; twice as many blocks of a grid are there at a time */
 #include "parts.hpp"
 

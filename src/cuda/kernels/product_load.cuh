@@ -316,7 +316,12 @@ MOII_FN unsigned int next_codes(const product_scales &t, const scale_walk &w, un
 {
     const unsigned char *p = (const unsigned char *)w.p + *at;
     *at += t.across ? 512 : BLOCK_STEP * t.block_stride;
-    return PER_STEP == 1 ? __ldg(p) : four_codes(t, p, there);
+    if (PER_STEP == 1) return __ldg(p);
+    if (t.words) return __ldg((const unsigned int *)p);
+    unsigned int codes = 0;
+#pragma unroll
+    for (int i = 0; i < PER_STEP; i++) codes |= (unsigned int)__ldg(p + (unsigned int)min(i, there - 1) * t.block_stride) << 8 * i;
+    return codes;
 }
 
 MOII_FN stage_codes fetch_codes(const product_args &a, const scale_walk &wa, const scale_walk &wb, stage_rows *at, int there)
@@ -329,15 +334,16 @@ MOII_FN stage_codes fetch_codes(const product_args &a, const scale_walk &wa, con
     return v;
 }
 
-/* A's [row][PER_STEP], B's [PER_STEP][column]. */
+/* A's [row][PER_STEP], B's [PER_STEP][column].  What lies behind the last block may be anything: 1 takes its place. */
 MOII_FN void place_codes(stage_codes v, float *to, int there)
 {
     const int lane = (int)threadIdx.x - 32;
     if (PER_STEP > 1 && there < PER_STEP) {
+        const unsigned int keep = (1u << 8 * there) - 1, rest = 0x7F7F7F7Fu & ~keep;
 #pragma unroll
-        for (int j = 0; j < A_TURNS; j++) v.a[j] = ones_behind(v.a[j], there);
+        for (int j = 0; j < A_TURNS; j++) v.a[j] = (v.a[j] & keep) | rest;
 #pragma unroll
-        for (int j = 0; j < B_TURNS; j++) v.b[j] = ones_behind(v.b[j], there);
+        for (int j = 0; j < B_TURNS; j++) v.b[j] = (v.b[j] & keep) | rest;
     }
 #pragma unroll
     for (int j = 0; j < A_TURNS; j++) {

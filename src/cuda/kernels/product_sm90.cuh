@@ -147,17 +147,9 @@
 #define WGMMA_END__(a, b) WGMMA_END_(a, b)
 #define WGMMA_END WGMMA_END__(A_TURNED, B_TURNED)
 #else
-#define WGMMA_K "k32"
-#define WGMMA_END ""
-#if ELEM_A == PRODUCT_E4M3 && ELEM_B == PRODUCT_E4M3
-#define WGMMA_TYPE "f32.e4m3.e4m3"
-#elif ELEM_A == PRODUCT_E4M3
-#define WGMMA_TYPE "f32.e4m3.e5m2"
-#elif ELEM_B == PRODUCT_E4M3
-#define WGMMA_TYPE "f32.e5m2.e4m3"
-#else
-#define WGMMA_TYPE "f32.e5m2.e5m2"
-#endif
+#define WGMMA_LEFT ELEM_A
+#define WGMMA_RIGHT ELEM_B
+#include "wgmma_codes.cuh"
 #endif
 #if HALVES
 #define WGMMA_HALF

@@ -27,17 +27,9 @@
 #define WGMMA_N BN
 #define WGMMA_HALF
 #define WGMMA_QUARTER
-#define WGMMA_K "k32"
-#define WGMMA_END ""
-#if ELEM_B == PRODUCT_E4M3 && ELEM_A == PRODUCT_E4M3
-#define WGMMA_TYPE "f32.e4m3.e4m3"
-#elif ELEM_B == PRODUCT_E4M3
-#define WGMMA_TYPE "f32.e4m3.e5m2"
-#elif ELEM_A == PRODUCT_E4M3
-#define WGMMA_TYPE "f32.e5m2.e4m3"
-#else
-#define WGMMA_TYPE "f32.e5m2.e5m2"
-#endif
+#define WGMMA_LEFT ELEM_B
+#define WGMMA_RIGHT ELEM_A
+#include "wgmma_codes.cuh"
 #include "wgmma.cuh"
 
 #define STEP 128 /* values of the reduction in a stage */
