@@ -113,37 +113,50 @@ static int same_otherwise(const moit_job *first, moit_rng rng)
     return comparable;
 }
 
+/* Rows of each group, of one matrix, and those that a group is expected to have; multiprocessors for groups. */
+typedef struct few_shape { const int64_t *rows; int64_t dense, expected; int32_t sms; } few_shape;
+enum { FEW_CASES = 76 };
+
+/* Groups or, of the last cases, one matrix, with 1x32 scales that lie in words; columns that end anywhere; every way of storing.  was: rng in front of the
+ * operands. */
+static moit_job few_rows(int i, moit_rng *rng, const few_shape *s, moit_rng *was)
+{
+    static const int64_t widths[] = { 8, 72, 128, 136, 264, 521 }, depths[] = { 128, 640, 1152, 0 };
+    const int64_t *rows = s->rows;
+    bool masked = i < 60 && i % 3 == 2, ragged = i < 60 && !masked;
+    moit_job j = { .gpu = true, .grouping = masked ? MOI_GROUP_MASKED : MOI_GROUP_M, .groups = MOIT_GROUPS, .n = widths[i % 6], .k = depths[i / 6 % 4],
+                   .expected = s->expected * MOIT_GROUPS, .sm_limit = s->sms, .overlap = i % 4 == 1 };
+    if (i >= 60) j.grouping = MOIT_DENSE, j.groups = 1, j.m = s->dense, j.n = i % 2 ? 521 : 264, j.sm_limit = 2, j.expected = 0;
+    j.a.format = moit_pairs[2 + i / 2 % 2].a, j.b.format = moit_pairs[2 + i / 4 % 2].b;
+    j.a.format.layout = moit_under(rng, 2) ? MOI_LAYOUT_ROW : MOI_LAYOUT_TILED;
+    j.b.format.layout = moit_under(rng, 2) ? MOI_LAYOUT_ROW : MOI_LAYOUT_TILED;
+    j.out = moit_under(rng, 3) ? MOI_BF16 : MOI_F32, j.accumulate = j.out == MOI_F32 && moit_under(rng, 2);
+    for (int g = 0; g < MOIT_GROUPS; g++) {
+        j.counts[g] = rows[g], j.offsets[g + 1] = j.offsets[g] + rows[g];
+        if (masked && rows[g] > j.rows) j.rows = rows[g];
+    }
+    j.rows = masked ? j.rows + 40 : j.offsets[MOIT_GROUPS] + 2;
+    if (ragged && !moit_under(rng, 3)) moit_job_gather(&j, rng, 40);
+    if (ragged && moit_under(rng, 2)) moit_job_weigh(&j, rng);
+    if (ragged && moit_under(rng, 2)) moit_job_scatter(&j, rng);
+    *was = *rng;
+    moit_job_operands(&j, rng);
+    return j;
+}
+
 /* Few rows, or few of each group and now and then many, with 1x32 scales: the weights are the tensor cores' rows.  Groups that end at and beside each width
- * of a product, or have nothing; columns that end anywhere; every way of storing. */
+ * of a product, or have nothing. */
 static void test_thin(void **state)
 {
     (void)state;
     if (!moit_gpu()) skip();
     static const int64_t sizes[][MOIT_GROUPS] = { { 0, 1, 2, 8, 15, 16, 17, 31, 0 }, { 32, 33, 0, 63, 64, 65, 3, 128, 129 }, { 0, 0, 0, 0, 300, 0, 0, 0, 1 },
                                                   { 5, 5, 5, 5, 5, 5, 5, 5, 5 }, { 0, 0, 0, 0, 0, 0, 0, 0, 0 } };
-    static const int64_t widths[] = { 8, 72, 128, 136, 264, 521 }, depths[] = { 128, 640, 1152, 0 }, dense[] = { 1, 8, 16, 17, 31, 32, 0, 5 };
+    static const int64_t dense[] = { 1, 8, 16, 17, 31, 32, 0, 5 };
     int parts, part = moit_part(&parts), compared = 0;
-    for (int i = part; i < 76; i += parts) {
-        moit_rng rng = moit_seed("tensor thin", (uint64_t)i);
-        const int64_t *rows = sizes[i % 5];
-        bool masked = i < 60 && i % 3 == 2, ragged = i < 60 && !masked;
-        moit_job j = { .gpu = true, .grouping = masked ? MOI_GROUP_MASKED : MOI_GROUP_M, .groups = MOIT_GROUPS, .n = widths[i % 6], .k = depths[i / 6 % 4],
-                       .expected = 20 * MOIT_GROUPS, .sm_limit = i % 2 ? 5 : 0, .overlap = i % 4 == 1 };
-        if (i >= 60) j.grouping = MOIT_DENSE, j.groups = 1, j.m = dense[i % 8], j.n = i % 2 ? 521 : 264, j.sm_limit = 2, j.expected = 0;
-        j.a.format = moit_pairs[2 + i / 2 % 2].a, j.b.format = moit_pairs[2 + i / 4 % 2].b;
-        j.a.format.layout = moit_under(&rng, 2) ? MOI_LAYOUT_ROW : MOI_LAYOUT_TILED;
-        j.b.format.layout = moit_under(&rng, 2) ? MOI_LAYOUT_ROW : MOI_LAYOUT_TILED;
-        j.out = moit_under(&rng, 3) ? MOI_BF16 : MOI_F32, j.accumulate = j.out == MOI_F32 && moit_under(&rng, 2);
-        for (int g = 0; g < MOIT_GROUPS; g++) {
-            j.counts[g] = rows[g], j.offsets[g + 1] = j.offsets[g] + rows[g];
-            if (masked && rows[g] > j.rows) j.rows = rows[g];
-        }
-        j.rows = masked ? j.rows + 1 : j.offsets[MOIT_GROUPS] + 2;
-        if (ragged && !moit_under(&rng, 3)) moit_job_gather(&j, &rng, 40);
-        if (ragged && moit_under(&rng, 2)) moit_job_weigh(&j, &rng);
-        if (ragged && moit_under(&rng, 2)) moit_job_scatter(&j, &rng);
-        moit_rng was = rng;
-        moit_job_operands(&j, &rng);
+    for (int i = part; i < FEW_CASES; i += parts) {
+        moit_rng rng = moit_seed("tensor thin", (uint64_t)i), was;
+        moit_job j = few_rows(i, &rng, &(few_shape){ sizes[i % 5], dense[i % 8], 20, i % 2 ? 5 : 0 }, &was);
         moit_job_plan(&j, moit_gpu());
         assert_true(moit_job_chose(&j, "thin_sm90"));
         moit_job_fill(&j, &rng);
@@ -153,6 +166,27 @@ static void test_thin(void **state)
         moit_job_close(&j);
     }
     assert_true(parts > 1 || compared > 0);
+}
+
+/* More rows, or more of each group, for few multiprocessors, that all have tiles: A becomes BF16 first, the weights in registers. */
+static void test_mixed(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const int64_t sizes[][MOIT_GROUPS] = { { 0, 1, 31, 32, 33, 63, 64, 65, 0 }, { 127, 128, 0, 129, 193, 3, 256, 1, 300 },
+                                                  { 0, 0, 0, 0, 611, 0, 0, 0, 1 }, { 40, 40, 40, 40, 40, 40, 40, 40, 40 }, { 0, 0, 0, 0, 0, 0, 0, 0, 0 } };
+    static const int64_t dense[] = { 384, 385, 400, 448, 449, 511, 512, 513 };
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < FEW_CASES; i += parts) {
+        moit_rng rng = moit_seed("tensor mixed", (uint64_t)i), was;
+        moit_job j = few_rows(i, &rng, &(few_shape){ sizes[i % 5], dense[i % 8], i % 2 ? 50 : 100, 1 + i % 2 }, &was);
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, "mixed_sm90"));
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
 }
 
 /* Rows that a list names: all formats, layouts and promises about scales, rows of more pieces than a warp copies at once and of odd numbers of them,
@@ -460,7 +494,7 @@ static void test_rows_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_thin), cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_gather),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_strip), cmocka_unit_test(test_boxes), cmocka_unit_test(test_brief),
         cmocka_unit_test(test_split), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows), cmocka_unit_test(test_rows_apart),
     };

@@ -69,11 +69,13 @@ static void test_paths(void **state)
     }
 }
 
-/* Of thin_sm90: what its text says of itself. */
+/* Of thin_sm90 and mixed_sm90: what their texts say of themselves. */
 static void check_thin(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     char defines[MOII_DEFINES], whole[MOII_DEFINES];
-    assert_true(moii_thin_fits(p) && t->wgs == 2 && t->bn == 64 && t->stages >= 4 && t->cluster == 1 && t->split == 1 && !moii_tensor_dealt(p, t));
+    assert_true(t->wgs == 2 && t->cluster == 1 && t->split == 1 && !moii_tensor_dealt(p, t));
+    if (p->mixed) assert_true(t->waves == 2 && (t->bn == 64 || t->bn == 128) && t->stages >= 3);
+    else assert_true(moii_thin_fits(p) && t->waves == 1 && t->bn == 64 && t->stages >= 4);
     assert_in_range(moii_tensor_shared(p, t), 1024, 232448);
     moii_tensor_defines(p, t, defines);
     snprintf(whole, sizeof whole, " STAGES=%d SHARED_BYTES=%d", t->stages, moii_tensor_shared(p, t));
@@ -115,16 +117,23 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
 }
 
+static void check_ahead(const moii_kernel *kernel)
+{
+    assert_true(kernel->variants > 0);
+    for (int i = 0; i < kernel->variants; i++) {
+        char defines[MOII_DEFINES];
+        kernel->variant(i, defines);
+        assert_null(strstr(defines, "A_TURNED"));
+        assert_int_equal(strstr(defines, "ELEM_A") == NULL, kernel == &moii_mixed_kernel);
+    }
+}
+
 /* What is compiled ahead for thin_sm90 is for plans that choose it.  Few rows with 1x32 scales have the weights as the tensor cores' rows, but where those
  * are too few, or their scales do not lie in words. */
 static void test_thin(void **state)
 {
     (void)state;
-    for (int i = 0; i < moii_thin_kernel.variants; i++) {
-        char defines[MOII_DEFINES];
-        moii_thin_kernel.variant(i, defines);
-        assert_null(strstr(defines, "A_TURNED"));
-    }
+    check_ahead(&moii_thin_kernel);
     moi_format cols = mxfp8;
     cols.layout = MOI_LAYOUT_COL;
     static const struct { int grouping; bool cols; int64_t m, n, k; bool thin; } cases[] = {
@@ -142,7 +151,38 @@ static void test_thin(void **state)
         assert_true(moii_tensor_fits(&p, MOI_F32, &why));
         moii_tensor_settle(&p, 132);
         moii_tensor_tile t = moii_tensor_choose(&p);
-        assert_int_equal(t.thin, cases[i].thin);
+        assert_int_equal(t.thin && !p.mixed, cases[i].thin);
+    }
+}
+
+/* More rows, if there are tiles for all multiprocessors, not so many that a copy of the weights pays, and none of A that is larger than that. */
+static void test_mixed(void **state)
+{
+    (void)state;
+    check_ahead(&moii_mixed_kernel);
+    moi_format cols = mxfp8, wide = mxfp8;
+    cols.layout = MOI_LAYOUT_COL, wide.elem = MOI_E5M2;
+    const struct { int grouping; const moi_format *a, *b; int64_t m, n, k; bool mixed, widened; } cases[] = {
+        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 32, 4096, 7168, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 33, 4096, 7168, true, false },
+        { PRODUCT_ROWS, &cols, &mxfp8, 8 * 65, 4096, 7168, true, false },    { PRODUCT_ROWS, &wide, &mxfp8, 8 * 65, 4096, 7168, true, false },
+        { PRODUCT_ROWS, &mxfp8, &cols, 8 * 65, 4096, 7168, false, false },   { PRODUCT_ROWS, &mxfp8, &wide, 8 * 65, 4096, 7168, false, false },
+        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 4096, 7200, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 2048, 7168, false, false },
+        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 1023, 4096, 7168, true, false }, { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 1024, 4096, 7168, false, true },
+        { PRODUCT_MASKED, &mxfp8, &mxfp8, 64, 4096, 7168, true, false },     { PRODUCT_MASKED, &mxfp8, &mxfp8, 4096, 4096, 7168, true, false },
+        { PRODUCT_MASKED, &mxfp8, &mxfp8, 4097, 4096, 7168, false, false },  { PRODUCT_DEPTH, &mxfp8, &mxfp8, 512, 4096, 7168, false, true },
+        { PRODUCT_DENSE, &mxfp8, &mxfp8, 383, 7168, 16384, false, false },   { PRODUCT_DENSE, &mxfp8, &mxfp8, 512, 7168, 16384, true, false },
+        { PRODUCT_DENSE, &mxfp8, &mxfp8, 512, 4096, 7168, false, true },     { PRODUCT_DENSE, &mxfp8, &mxfp8, 768, 16896, 7168, false, true },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *why;
+        moii_tensor_product p = product(cases[i].grouping, cases[i].a, cases[i].b, cases[i].m, cases[i].n, cases[i].k);
+        assert_true(moii_tensor_fits(&p, MOI_F32, &why));
+        moii_tensor_settle(&p, 132);
+        assert_int_equal(p.mixed, cases[i].mixed);
+        assert_int_equal(p.widened, cases[i].widened);
+        moii_tensor_tile t = moii_tensor_choose(&p);
+        assert_true(t.thin || !p.mixed);
+        check_tile(&p, &t);
     }
 }
 
@@ -360,7 +400,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_thin), cmocka_unit_test(test_bands), cmocka_unit_test(test_tickets), cmocka_unit_test(test_activates),
+        cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_bands), cmocka_unit_test(test_tickets),
+        cmocka_unit_test(test_activates),
         cmocka_unit_test(test_measured), cmocka_unit_test(test_brief), cmocka_unit_test(test_expected),
         cmocka_unit_test(test_ragged),   cmocka_unit_test(test_strips),
     };

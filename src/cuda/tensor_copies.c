@@ -8,10 +8,10 @@
 #include "kernels/widen_sm90_args.h"
 #include "tensor_product.h"
 
-static void widen_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "E5M2=%d", i); }
+static void widen_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "E5M2=%d PLACED=%d", i % 2, i / 2); }
 static void gather_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "SCALE_BYTES=%d", i == 2 ? 4 : i); }
 
-const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 2, .variant = widen_variant };
+const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 4, .variant = widen_variant };
 const moii_kernel moii_gather_kernel = { .stem = "gather_sm90", .archs = "sm_90a", .registers = 40, .variants = 3, .variant = gather_variant };
 
 product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth)
@@ -41,23 +41,24 @@ int64_t moii_tensor_counters(const moii_tensor_product *p, int64_t m)
 static int64_t elements(const moii_tensor_plan *s, int operand)
 {
     const moii_tensor_product *p = &s->product;
-    bool several = operand && p->grouping == PRODUCT_ROWS;
+    bool several = p->grouping == (operand ? PRODUCT_ROWS : PRODUCT_MASKED);
     return moii_mul(moii_mul(operand ? p->n : p->m, moii_tensor_depth(p, &s->a, p->k)), several ? p->groups : 1);
 }
 
 static moi_status plan_widening(moi_plan *plan, moii_tensor_plan *s)
 {
     int64_t at = 0;
-    for (int i = 0; i < 2; i++) {
+    int operands = s->product.mixed ? 1 : 2;
+    for (int i = 0; i < operands; i++) {
         int64_t count = elements(s, i);
         MOII_REQUIRE(count >= 0 && count / 16 < UINT32_MAX, MOI_ERR_SHAPE, "%s plan: operand %s has too many elements", moii_op_name(plan->op),
                      i ? "b" : "a");
         s->copies_at[i] = at, at += moii_round_up(2 * count, MOII_WORKSPACE_ALIGN);
         s->copy[i].kernel = &moii_widen_kernel;
-        snprintf(s->copy[i].defines, MOII_DEFINES, "E5M2=%d", (i ? s->b.elem : s->a.elem) == MOI_E5M2);
+        snprintf(s->copy[i].defines, MOII_DEFINES, "E5M2=%d PLACED=%d", (i ? s->b.elem : s->a.elem) == MOI_E5M2, s->product.mixed);
     }
     plan->workspace_bytes = at;
-    return moii_gpu_prepare(plan->ctx, s->copy, 2);
+    return moii_gpu_prepare(plan->ctx, s->copy, operands);
 }
 
 static int scale_bytes(const moi_format *f) { return moii_format_plain(f) ? 0 : f->recipe == MOI_RECIPE_MX32 ? 1 : 4; }
@@ -80,7 +81,7 @@ static moi_status plan_order(moi_plan *plan, moii_tensor_plan *s)
 
 moi_status moii_tensor_plan_copies(moi_plan *plan, moii_tensor_plan *s)
 {
-    if (s->product.widened) return plan_widening(plan, s);
+    if (s->product.widened || s->product.mixed) return plan_widening(plan, s);
     return s->product.gather_rows ? plan_order(plan, s) : MOI_OK;
 }
 
@@ -103,14 +104,17 @@ static moi_status widen(const moi_plan *plan, int i, const moii_tensor_run *r, c
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     const moi_operand *o = i ? r->b : r->a;
-    int64_t rows = i ? p->n : r->m, lie = i == 0 && p->gather_rows ? r->a_rows : rows, groups = i && p->grouping == PRODUCT_ROWS ? p->groups : 1;
+    int64_t rows = i ? p->n : r->m, lie = i == 0 && p->gather_rows ? r->a_rows : rows;
+    int64_t groups = p->grouping == (i ? PRODUCT_ROWS : PRODUCT_MASKED) ? p->groups : 1;
     widen_sm90_args x = { .codes = o->data, .scales = moii_tensor_scales(i ? &s->b : &s->a, o, lie, r->k), .out = (void *)(workspace + s->copies_at[i]),
                           .counter = (int *)(void *)(workspace + s->tickets_at), .counters = (unsigned int)moii_tensor_counters(p, r->m),
                           .ld = pitch_of(i ? &s->b : &s->a, o, r->k), .group_rows = (unsigned int)lie, .pieces = (unsigned int)(r->k / 16),
                           .count = (unsigned int)(rows * groups * (r->k / 16)) };
-    if (i == 0) x.list = list_of(s, r);
+    if (i == 0) x.list = list_of(s, r), x.groups = (unsigned int)p->groups;
+    if (i == 0 && p->grouping == PRODUCT_MASKED) x.counts = (const long long *)(const void *)r->offsets;
     if (x.count == 0) return MOI_OK;
-    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.count, 256), copying_blocks(s, 64)) }, .threads = 256 };
+    int64_t most = copying_blocks(s, 64), high = x.counts ? moii_min(p->groups, most) : 1;
+    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.count / high, 256), most / high), high }, .threads = 256 };
     return moii_gpu_run(plan, &s->copy[i], &launch, &x, stream);
 }
 
@@ -139,7 +143,7 @@ moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     char *base = workspace;
-    if (!p->widened && !p->gather_rows) return MOI_OK;
+    if (!p->widened && !p->mixed && !p->gather_rows) return MOI_OK;
     MOII_TRY(moii_tensor_check_pitch(plan, where, "a", pitch_of(&s->a, c->run.a, c->run.k)));
     if (p->widened) MOII_TRY(moii_tensor_check_pitch(plan, where, "b", pitch_of(&s->b, c->run.b, c->run.k)));
     c->a = (moi_operand){ base + s->copies_at[0], base + s->scales_at, 0 };
@@ -148,6 +152,8 @@ moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor
         if (!p->widens) MOII_TRY(widen(plan, 0, &c->run, base, stream)); /* else the product does it */
         MOII_TRY(widen(plan, 1, &c->run, base, stream));
         c->run.narrow = c->run.a, c->run.b = &c->b;
+    } else if (p->mixed) {
+        MOII_TRY(widen(plan, 0, &c->run, base, stream));
     } else {
         MOII_TRY(bring_into_order(plan, &c->run, &c->a, stream));
     }

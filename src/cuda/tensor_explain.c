@@ -33,7 +33,7 @@ static void tell_bound(const moii_tensor_product *p, const moii_tensor_tile *t, 
 {
     char text[512];
     const char *half = p->out_f32 ? "f32" : "bf16", *plus = p->accumulate ? " + |D|" : "";
-    if (p->scaling == SCALING_NONE)
+    if (p->scaling == SCALING_NONE || p->mixed)
         snprintf(text, sizeof text, "|D - exact| <= %lld 2^-23 (S%s) + 18 2^-25 M, S = sum |A B|, M = sum over each 16 products of the largest of them and of "
                  "the sum so far, + half a unit of %s", (long long)p->k + 4, plus, half);
     else
@@ -52,8 +52,9 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
     if (p.widened)
         to->each(to->user, "copies", p.widens ? "both operands become BF16, a while it is multiplied: a scale for every 32 products would cost more"
                                               : "both operands become BF16 first: a scale for every 32 products would cost more");
+    if (p.mixed) to->each(to->user, "copies", "a becomes BF16 first, and b where it is multiplied: a scale for every 32 products would cost more");
     if (p.gather_rows)
-        to->each(to->user, "rows", p.widened ? "copies of a's are made in the list's order" : "those that the list names are copied into order first");
+        to->each(to->user, "rows", p.widened || p.mixed ? "copies of a's are made in the list's order" : "those that the list names are copied in order first");
     snprintf(text, sizeof text, "%d of %d", p.sms, moii_gpu_of(ctx)->sms);
     to->each(to->user, "multiprocessors", text);
     if (p.swiglu) to->each(to->user, "swiglu", "in the product's store: 128 columns of gate and 128 of up in a tile");
@@ -70,7 +71,7 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
         to->each(to->user, "bands", text);
     }
     if (moii_tile_broad(&p, &b.tile)) to->each(to->user, "tails", "half a tile's rows or fewer, a group's last, take tiles of twice the columns");
-    int n = snprintf(text, sizeof text, "%s", b.tile.thin ? "thin_sm90 " : "");
+    int n = snprintf(text, sizeof text, "%s", p.mixed ? "mixed_sm90 " : b.tile.thin ? "thin_sm90 " : "");
     moii_tensor_defines(&p, &b.tile, text + n);
     to->each(to->user, "kernel", text);
     tell_bound(&p, &b.tile, to);

@@ -139,6 +139,8 @@ bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t)
 void moii_tensor_settle(moii_tensor_product *p, int sms)
 {
     p->sms = p->sm_limit && p->sm_limit < sms ? p->sm_limit : sms;
+    p->mixed = moii_mixed_pays(p);
+    if (p->mixed) p->widened = false, p->a = &plain_bf16;
     if (p->widened) {
         bool itself = p->grouping == PRODUCT_DENSE && p->m >= WIDENS_FROM && p->k > 0 && p->n > 0;
         p->widens = itself ? p->a->elem : (moi_dtype)0;
@@ -176,7 +178,7 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
     s->tile = moii_tensor_choose(&s->product);
     s->product.dealt = moii_tensor_dealt(&s->product, &s->tile);
     s->tickets_at = plan->workspace_bytes, plan->workspace_bytes += moii_round_up(moii_tensor_counters(&s->product, s->product.m) * 4, MOII_WORKSPACE_ALIGN);
-    s->kernel.kernel = s->tile.thin ? &moii_thin_kernel : kernel;
+    s->kernel.kernel = s->product.mixed ? &moii_mixed_kernel : s->tile.thin ? &moii_thin_kernel : kernel;
     s->kernel.shared_bytes = moii_tensor_shared(&s->product, &s->tile);
     moii_tensor_defines(&s->product, &s->tile, s->kernel.defines);
     return moii_gpu_prepare(plan->ctx, &s->kernel, 1);
@@ -233,7 +235,7 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     const moii_tensor_tile *t = &s->tile;
-    int step = PRODUCT_STEP_BYTES / size_of(p->a), bm = moii_tile_rows(p, t);
+    int step = PRODUCT_STEP_BYTES / size_of(p->a), b_step = PRODUCT_STEP_BYTES / size_of(p->b), bm = moii_tile_rows(p, t);
     int64_t za = p->grouping == PRODUCT_MASKED ? p->groups : 1, zb = moii_tensor_experts(p) ? p->groups : 1;
     int64_t a_straight[3] = { k, r->m, za }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
     const void *nothing = p->swiglu ? r->act.data : r->d; /* an operand without elements needs no address */
@@ -242,7 +244,7 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
                       p->a_turned ? 64 : t->thin ? THIN_ROWS : bm, false));
     if (moii_tile_halves(p, t) && !p->a_turned) MOII_TRY(make_map(plan, where, "a", out.part, p->a, a, a_straight, r->a->ld, step, 64, false));
     return make_map(plan, where, "b", out.b, p->b, r->b->data ? r->b->data : nothing, p->b_turned ? b_turned : b_straight, r->b->ld,
-                    p->b_turned ? 64 : step, p->b_turned || p->swiglu ? 64 : moii_tile_lines(p, t), moii_tile_woven(p, t));
+                    p->b_turned ? 64 : b_step, p->b_turned || p->swiglu ? 64 : moii_tile_lines(p, t), moii_tile_woven(p, t));
 }
 
 static moi_status set_act(const moi_plan *plan, const char *where, const moii_tensor_run *r, product_args *x)
@@ -281,7 +283,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
                        .k = (int)r->k };
     MOII_TRY(make_maps(plan, where, r, r->k, (map_set){ &x.a_map, &x.part_map, &x.b_map }));
     if (p->scaling != SCALING_NONE) {
-        x.a_scales = moii_tensor_scales(p->gather_rows ? &s->in_order : p->a, r->a, r->m, r->k);
+        if (!p->mixed) x.a_scales = moii_tensor_scales(p->gather_rows ? &s->in_order : p->a, r->a, r->m, r->k);
         x.b_scales = moii_tensor_scales(p->b, r->b, p->n, r->k);
     }
     x.rows_of_d = r->rows_of_d, x.d_rows = (int)r->d_rows, x.row_weight = r->row_weight;
@@ -310,7 +312,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
         if (!p->gather_rows && !p->widened) MOII_CUDA(&moii_gpu_of(plan->ctx)->driver, cuMemsetD32Async, ((moii_cuptr)(uintptr_t)x.tickets, 0, 1, stream));
     }
     moii_gpu_launch launch = { .grid = { clusters * blocks }, .threads = 128 + 128 * t->wgs * t->turns, .shared_bytes = s->kernel.shared_bytes,
-                               .cluster = blocks > 1 ? (int)blocks : 0, .overlap = p->overlap || moii_tensor_follows(p) };
+                               .cluster = blocks > 1 ? (int)blocks : 0, .overlap = p->overlap || p->mixed || moii_tensor_follows(p) };
     return moii_gpu_run(plan, &s->kernel, &launch, &x, stream);
 }
 

@@ -10,13 +10,13 @@
 #include "kernels/product_sm90_args.h"
 
 /* How the work is cut; product_sm90.cuh says what each number is. */
-/* few: SHORT.  thin: thin_sm90's, where B's rows are the tensor cores', bn rows of A their columns. */
+/* few: SHORT.  thin: thin_sm90's (of mixed: mixed_sm90's), where B's rows are the tensor cores', bn rows of A their columns. */
 typedef struct moii_tensor_tile { int wgs, waves, bn, stages, cluster, split, turns, boxes, wide, few, thin; } moii_tensor_tile;
 
 typedef struct moii_tensor_product {
     int grouping, scaling;          /* PRODUCT_..., SCALING_... */
     const moi_format *a, *b;
-    bool a_turned, b_turned, scale_e8m0, scales_bulk, scale_quads, widened, out_f32, accumulate;
+    bool a_turned, b_turned, scale_e8m0, scales_bulk, scale_quads, widened, mixed, out_f32, accumulate;
     moi_mx_scales mx;
     int64_t groups, m, n, k;        /* the largest: m rows of all groups for PRODUCT_ROWS, of each for PRODUCT_MASKED, k of all for PRODUCT_DEPTH */
     int64_t expected;               /* of the ragged dimension, all groups together; 0: the largest */
@@ -36,7 +36,7 @@ typedef struct moii_tensor_product {
 static inline bool moii_tensor_experts(const moii_tensor_product *p) { return p->grouping == PRODUCT_ROWS || p->grouping == PRODUCT_MASKED; }
 
 /* Rows in order come from the kernel right in front: product_sm90.cuh's FOLLOWS. */
-static inline bool moii_tensor_follows(const moii_tensor_product *p) { return p->gather_rows && !p->widened; }
+static inline bool moii_tensor_follows(const moii_tensor_product *p) { return p->gather_rows && !p->widened && !p->mixed; }
 
 /* Of a tile: whether warpgroups have the same rows; rows, and rows of B. */
 static inline bool moii_tile_beside(const moii_tensor_product *p, const moii_tensor_tile *t) { return p->swiglu || t->wide; }
@@ -46,7 +46,7 @@ static inline int moii_tile_rows(const moii_tensor_product *p, const moii_tensor
 }
 static inline int moii_tile_lines(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    return t->thin ? 64 * t->wgs : t->bn * (moii_tile_beside(p, t) ? t->wgs : 1);
+    return t->thin ? 64 * t->wgs * t->waves : t->bn * (moii_tile_beside(p, t) ? t->wgs : 1);
 }
 
 /* Whether both warpgroups share a tile's last 64 rows: product_sm90.cuh's HALVES. */
@@ -135,7 +135,7 @@ typedef struct moii_tensor_plan {
     moii_then_swiglu then;
 } moii_tensor_plan;
 
-extern const moii_kernel moii_widen_kernel, moii_gather_kernel, moii_thin_kernel;
+extern const moii_kernel moii_widen_kernel, moii_gather_kernel, moii_thin_kernel, moii_mixed_kernel;
 
 /* Where an operand's scales lie, of so many rows and values of the reduction. */
 product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth);
@@ -171,6 +171,11 @@ bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t);
 /* Whether thin_sm90 takes operands whose scales of 32 lie so, with a reduction of k, in so many groups; does products of this kind; its defines. */
 bool moii_thin_takes(const moi_format *f, int64_t k, int64_t groups);
 bool moii_thin_fits(const moii_tensor_product *p);
+/* Whether mixed_sm90, for which A becomes BF16 first, does this product, which fits, and faster than others do. */
+bool moii_mixed_pays(const moii_tensor_product *p);
+moii_tensor_tile moii_mixed_tile(int64_t rows);
+/* Rows of a group as they are expected, in the mean. */
+int64_t moii_tensor_group_rows(const moii_tensor_product *p);
 void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES]);
 /* For a row's `explain`: p as it fits. */
 void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *p, const moi_explain_config *to);

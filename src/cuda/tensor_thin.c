@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tensor_thin.c: which products thin_sm90 does, and with which defines. */
+ * tensor_thin.c: which products thin_sm90 and mixed_sm90 do, and with which defines. */
 #include <stdio.h>
 
 #include "dtype.h"
@@ -8,21 +8,26 @@
 
 static const moi_format mxfp8 = MOII_TENSOR_MXFP8;
 
-/* Compiled ahead: few rows of each of 8 groups, or of one matrix. */
-static const struct { int grouping; moi_dtype out; int64_t rows, n, k; bool placed; } ahead[] = {
-    { PRODUCT_ROWS, MOI_BF16, 256, 4096, 7168, false }, { PRODUCT_ROWS, MOI_F32, 256, 4096, 7168, false },
-    { PRODUCT_ROWS, MOI_BF16, 256, 4096, 7168, true },  { PRODUCT_MASKED, MOI_BF16, 32, 4096, 7168, false },
-    { PRODUCT_DENSE, MOI_BF16, 32, 24576, 1536, false },
+/* Compiled ahead: few rows of each of 8 groups, or of one matrix; more. */
+static const struct { int grouping; moi_dtype out; int64_t few, more, n, k; bool placed; } ahead[] = {
+    { PRODUCT_ROWS, MOI_BF16, 256, 1024, 4096, 7168, false }, { PRODUCT_ROWS, MOI_F32, 256, 1024, 4096, 7168, false },
+    { PRODUCT_ROWS, MOI_BF16, 256, 1024, 4096, 7168, true },  { PRODUCT_MASKED, MOI_BF16, 32, 128, 4096, 7168, false },
+    { PRODUCT_DENSE, MOI_BF16, 32, 512, 24576, 1536, false },
 };
+enum { AHEAD = sizeof ahead / sizeof *ahead };
 
-static void variant(int i, char defines[MOII_DEFINES])
+static void variant_of(int i, int64_t rows, char defines[MOII_DEFINES])
 {
-    moii_tensor_product p = { .grouping = ahead[i].grouping, .a = &mxfp8, .b = &mxfp8, .groups = ahead[i].grouping == PRODUCT_DENSE ? 1 : 8, .m = ahead[i].rows,
-                              .n = ahead[i].n, .k = ahead[i].k, .scatter_rows = ahead[i].placed ? ahead[i].rows : 0, .weighted = ahead[i].placed };
+    moii_tensor_product p = { .grouping = ahead[i].grouping, .a = &mxfp8, .b = &mxfp8, .groups = ahead[i].grouping == PRODUCT_DENSE ? 1 : 8, .m = rows,
+                              .n = ahead[i].n, .k = ahead[i].k, .scatter_rows = ahead[i].placed ? rows : 0, .weighted = ahead[i].placed };
     moii_tensor_variant(&p, ahead[i].out, defines);
 }
+static void variant(int i, char defines[MOII_DEFINES]) { variant_of(i, ahead[i].few, defines); }
+/* Tiles of 128 rows, and of 64 for groups, which stand in front. */
+static void mixed_variant(int i, char defines[MOII_DEFINES]) { variant_of(i % AHEAD, ahead[i % AHEAD].more / (i < AHEAD ? 1 : 2), defines); }
 
-const moii_kernel moii_thin_kernel = { .stem = "thin_sm90", .archs = "sm_90a", .registers = 255, .variants = sizeof ahead / sizeof *ahead, .variant = variant };
+const moii_kernel moii_thin_kernel = { .stem = "thin_sm90", .archs = "sm_90a", .registers = 255, .variants = AHEAD, .variant = variant };
+const moii_kernel moii_mixed_kernel = { .stem = "mixed_sm90", .archs = "sm_90a", .registers = 255, .variants = 2 * AHEAD - 1, .variant = mixed_variant };
 
 /* Four blocks' scales lie in a word, and no stage is a part of one. */
 bool moii_thin_takes(const moi_format *f, int64_t k, int64_t groups)
@@ -37,8 +42,38 @@ bool moii_thin_fits(const moii_tensor_product *p)
     return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && a && moii_thin_takes(p->b, p->k, p->groups);
 }
 
+moii_tensor_tile moii_mixed_tile(int64_t rows) { return (moii_tensor_tile){ 2, 2, rows <= 64 ? 64 : 128, 12, 1, 1, 1, 0, 0, 0, 1 }; }
+
+/* Codes of weights become BF16 for each 128 rows anew.  A copy of A that is larger than one of the weights is not asked for. */
+static bool mixed_fits(const moii_tensor_product *p)
+{
+    enum { SMALL = 1024 }; /* rows of a group */
+    int64_t copied = moii_mul(p->m, p->grouping == PRODUCT_MASKED ? p->groups : 1), values = moii_mul(copied, p->k);
+    bool few = p->grouping != PRODUCT_MASKED || p->m <= moii_max(p->n, SMALL);
+    return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && !p->swiglu && few && values >= 0 && values / 16 < UINT32_MAX &&
+           p->b->elem == MOI_E4M3 && moii_thin_takes(p->b, p->k, p->groups);
+}
+
+/* Rows of a group, in the mean, that are too many for thin_sm90, too few for a copy of the weights; and tiles enough that the last round's idle
+ * multiprocessors do not cost what it gains: measured (gemm-hopper.md). */
+bool moii_mixed_pays(const moii_tensor_product *p)
+{
+    if (!mixed_fits(p)) return false;
+    bool experts = moii_tensor_experts(p);
+    int64_t rows = moii_tensor_group_rows(p), least = experts ? 33 : 384, most = experts ? 1023 : 767;
+    moii_tensor_tile t = moii_mixed_tile(rows);
+    int64_t tiles = moii_mul(moii_ceil_div(rows, t.bn) * moii_ceil_div(p->n, moii_tile_lines(p, &t)), experts ? p->groups : 1);
+    int64_t rounds = moii_ceil_div(tiles, p->sms), busy = experts && rows > 64 ? 75 : 80; /* per cent */
+    return rows >= least && (rows <= most || p->grouping == PRODUCT_MASKED) && 100 * tiles >= busy * rounds * p->sms;
+}
+
 void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES])
 {
+    if (p->mixed) {
+        snprintf(defines, MOII_DEFINES, "GROUPS=%d OUT_F32=%d ADD=%d SCATTER=%d WEIGHTED=%d WGS=%d WAVES=%d BN=%d STAGES=%d SHARED_BYTES=%d",
+                 p->grouping, p->out_f32, p->accumulate, p->scatter_rows > 0, p->weighted, t->wgs, t->waves, t->bn, t->stages, moii_tensor_shared(p, t));
+        return;
+    }
     snprintf(defines, MOII_DEFINES, "GROUPS=%d ELEM_A=%d ELEM_B=%d OUT_F32=%d ADD=%d SCATTER=%d WEIGHTED=%d WGS=%d BN=%d STAGES=%d SHARED_BYTES=%d",
              p->grouping, (int)p->a->elem, (int)p->b->elem, p->out_f32, p->accumulate, p->scatter_rows > 0, p->weighted, t->wgs, t->bn, t->stages,
              moii_tensor_shared(p, t));

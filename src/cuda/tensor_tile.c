@@ -23,7 +23,10 @@ static bool stores_boxes(const moii_tensor_product *p, const moii_tensor_tile *t
 int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     int bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), per_step = p->scaling == SCALING_MX ? 4 : 1;
-    if (t->thin) return t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + bm * 16 + lines * 4 + 16) + (3 * THIN_GROUPS + 1) * 4;
+    if (t->thin) {
+        int each = p->mixed ? 2 * bm * PRODUCT_STEP_BYTES : bm * (PRODUCT_STEP_BYTES + 16);
+        return t->stages * (each + lines * (PRODUCT_STEP_BYTES + 4) + 16) + 4 * t->wgs * THIN_ROOM + (3 * THIN_GROUPS + 1) * 4;
+    }
     bool staged = p->scaling >= SCALING_SQUARE && p->scaling <= SCALING_MX;
     int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;
     int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : 0;
@@ -38,8 +41,7 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
 
 /* ---- the estimate ---- */
 
-/* Rows of a group as they are expected. */
-static int64_t group_rows(const moii_tensor_product *p)
+int64_t moii_tensor_group_rows(const moii_tensor_product *p)
 {
     int64_t groups = moii_max(p->groups, 1);
     if (!moii_tensor_experts(p)) return p->m;
@@ -69,7 +71,7 @@ static shape shape_of(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     int64_t across = (int64_t)moii_tile_lines(p, t) * t->cluster, groups = moii_max(p->groups, 1), k = group_depth(p);
     int64_t step = p->scaling == SCALING_NONE ? 64 : 128, m_groups = p->grouping == PRODUCT_DENSE ? 1 : groups;
-    return (shape){ tiles_down(p, t, group_rows(p)) * (double)m_groups, (double)(moii_ceil_div(p->n, across) * t->cluster),
+    return (shape){ tiles_down(p, t, moii_tensor_group_rows(p)) * (double)m_groups, (double)(moii_ceil_div(p->n, across) * t->cluster),
                     (double)moii_ceil_div(moii_ceil_div(k, step), t->split) };
 }
 
@@ -114,7 +116,8 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     double products = t->waves * 2.0 * bn * beside, additions = t->waves * (added[p->scaling] * bn + 250.0) - (t->waves - 1) * 270.0;
     if (moii_tile_doubled(p, t)) additions /= 2.0;
     double chain = p->scaling == SCALING_NONE ? 0.0 : (products + additions) / t->turns;
-    if (t->thin) return longest(memory, 1000.0); /* of groups whose sizes differ; of 64 rows each 1650 */
+    if (p->mixed) return longest(2.0 * memory, bm > 64.0 ? 2800.0 : 2400.0);
+    if (t->thin) return longest(memory, 1000.0); /* of groups whose sizes differ; of 64 rows each 1500 */
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
     double scales = p->scaling == SCALING_MX ? 500.0 : 0.0; /* what three warps take to make them */
     return longest(longest(longest(tensor, copies), scales), longest(chain, memory));
@@ -125,7 +128,8 @@ static double out_bytes(const moii_tensor_product *p) { return p->out_f32 ? p->a
 static double bytes_once(const moii_tensor_product *p)
 {
     double size = p->scaling == SCALING_NONE ? 2.0 : 1.0, groups = (double)moii_max(p->groups, 1), n = (double)p->n;
-    double m = (double)group_rows(p) * (moii_tensor_experts(p) ? groups : 1.0), k = (double)group_depth(p) * (p->grouping == PRODUCT_DEPTH ? groups : 1.0);
+    double rows = (double)moii_tensor_group_rows(p), m = moii_tensor_experts(p) ? rows * groups : rows;
+    double k = (double)group_depth(p) * (p->grouping == PRODUCT_DEPTH ? groups : 1.0);
     if (p->grouping == PRODUCT_DEPTH) return size * k * (m + n) + out_bytes(p) * groups * m * n;
     return size * k * (m + n * (p->grouping == PRODUCT_DENSE ? 1.0 : groups)) + out_bytes(p) * m * n;
 }
@@ -269,9 +273,13 @@ moii_tensor_tile moii_tensor_choose(const moii_tensor_product *p) { return moii_
 moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_told told, void *user)
 {
     search s = { .p = p, .told = told, .user = user };
-    int64_t rows = group_rows(p);
+    int64_t rows = moii_tensor_group_rows(p);
     if (p->swiglu) {
         for (int waves = 1; waves <= 2; waves++) consider(&s, (moii_tensor_tile){ 2, waves, 128, 8, 1, 1, 1, 0, 0, 0, 0 });
+        return s.best;
+    }
+    if (p->mixed) {
+        consider(&s, moii_mixed_tile(rows));
         return s.best;
     }
     if (moii_thin_fits(p)) {

@@ -108,6 +108,7 @@ struct machine {
     void (*box_store)(uint64_t map, const int at[5], unsigned int from, bool adds);
     void (*boxes_wait)();
     void (*product)(const char *shape, float *const *d, uint64_t a, uint64_t b, bool more, int a_turned, int b_turned);
+    void (*product_kept)(const char *shape, float *const *d, const uint32_t a[4], uint64_t b, bool more);
     void (*touch)(const void *p, int bytes, int kind);
     void (*mma)(bool bf16, const uint32_t given[6], float d[4]);
 };

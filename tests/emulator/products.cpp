@@ -98,18 +98,10 @@ static double value(const matrix &x, int i, int k)
     return x.values[x.element == 1 ? p[0] : p[0] | (uint32_t)p[1] << 8];
 }
 
-/* shape: "m64n128k32.f32.e4m3.e5m2" */
-static void product(const char *shape, float *const *d, uint64_t a, uint64_t b, bool more, int a_turned, int b_turned)
+static void add(float *const *d, int n, int k, const double rows[2][32], const matrix &right, bool more)
 {
-    int n, k;
-    char a_type[8], b_type[8];
-    if (sscanf(shape, "m64n%dk%d.f32.%4[a-z0-9].%4[a-z0-9]", &n, &k, a_type, b_type) != 4) device.fail("a wgmma that the emulator does not know");
-    const matrix left = matrix_of(a, 32 / k, a_turned, values_of(a_type)), right = matrix_of(b, 32 / k, b_turned, values_of(b_type));
-    const int lane = device.self->index % 32, row = device.self->index / 32 % 4 * 16 + lane / 4;
-    double rows[2][32], column[32];
-    if (checking && lane == 0) tell(left, row, 16, k), tell(right, 0, n, k);
-    for (int h = 0; h < 2; h++)
-        for (int i = 0; i < k; i++) rows[h][i] = value(left, row + 8 * h, i);
+    const int lane = device.self->index % 32;
+    double column[32];
     for (int j = 0; j < n / 8; j++)
         for (int e = 0; e < 2; e++) {
             for (int i = 0; i < k; i++) column[i] = value(right, 8 * j + lane % 4 * 2 + e, i);
@@ -122,6 +114,48 @@ static void product(const char *shape, float *const *d, uint64_t a, uint64_t b, 
         }
 }
 
-void fill_products(machine *x) { x->mma = mma, x->product = product; }
+/* shape: "m64n128k32.f32.e4m3.e5m2" */
+static void product(const char *shape, float *const *d, uint64_t a, uint64_t b, bool more, int a_turned, int b_turned)
+{
+    int n, k;
+    char a_type[8], b_type[8];
+    if (sscanf(shape, "m64n%dk%d.f32.%4[a-z0-9].%4[a-z0-9]", &n, &k, a_type, b_type) != 4) device.fail("a wgmma that the emulator does not know");
+    const matrix left = matrix_of(a, 32 / k, a_turned, values_of(a_type)), right = matrix_of(b, 32 / k, b_turned, values_of(b_type));
+    const int lane = device.self->index % 32, row = device.self->index / 32 % 4 * 16 + lane / 4;
+    double rows[2][32];
+    if (checking && lane == 0) tell(left, row, 16, k), tell(right, 0, n, k);
+    for (int h = 0; h < 2; h++)
+        for (int i = 0; i < k; i++) rows[h][i] = value(left, row + 8 * h, i);
+    add(d, n, k, rows, right, more);
+}
+
+/* The same with A, 16 values of BF16, in registers: those of a row are four lanes'. */
+struct kept { const uint32_t *a; double rows[2][32]; const float *values; };
+
+static void gather_rows(thread *const lane[32])
+{
+    for (int i = 0; i < 32; i++) {
+        if (!lane[i]) device.fail("a product wants the whole warp");
+        kept *to = (kept *)lane[i]->given;
+        for (int c = 0; c < 4; c++) {
+            const kept *from = (const kept *)lane[i / 4 * 4 + c]->given;
+            for (int r = 0; r < 4; r++)
+                for (int e = 0; e < 2; e++) to->rows[r % 2][2 * c + e + r / 2 * 8] = to->values[from->a[r] >> 16 * e & 0xFFFF];
+        }
+    }
+}
+
+static void product_kept(const char *shape, float *const *d, const uint32_t a[4], uint64_t b, bool more)
+{
+    int n, end = 0;
+    if (sscanf(shape, "m64n%dk16.f32.bf16.bf16%n", &n, &end) != 1 || !end) device.fail("a wgmma that the emulator does not know");
+    const matrix right = matrix_of(b, 2, 0, values_of("bf16"));
+    kept f = { a, {}, right.values };
+    device.together(gather_rows, 0xFFFFFFFFu, &f, 0);
+    if (checking && device.self->index % 32 == 0) tell(right, 0, n, 16);
+    add(d, n, 16, f.rows, right, more);
+}
+
+void fill_products(machine *x) { x->mma = mma, x->product = product, x->product_kept = product_kept; }
 
 }

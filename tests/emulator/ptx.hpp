@@ -73,6 +73,7 @@ static inline void once_more() { m->wait(emu::AGAIN); }
 
 PTX ld_shared_f32(float &d, u32 a) { d = *at_shared<float>(a); }
 PTX ld_shared_u32(u32 &d, u32 a) { d = *at_shared<u32>(a); }
+PTX ld_shared_u8(u32 &d, u32 a) { d = *at_shared<unsigned char>(a); }
 PTX ld_shared_s16(u16 &d, u32 a) { d = *at_shared<u16>(a); }
 template <class T> static inline void shared_two(T &x, T &y, u32 a) { const T *p = at_shared<T>(a, 2); x = p[0], y = p[1]; }
 template <class T> static inline void shared_four(T &x, T &y, T &z, T &w, u32 a) { const T *p = at_shared<T>(a, 4); x = p[0], y = p[1], z = p[2], w = p[3]; }
@@ -245,6 +246,22 @@ PTX stmatrix_sync_aligned_m8n8_x4_shared_b16(u32 address, u32 a, u32 b, u32 c, u
 {
     const stored s = { address, { a, b, c, d } };
     m->together(store_matrices, 0xFFFFFFFFu, &s, 0);
+}
+static inline void store_turned_matrices(emu::thread *const lane[32]) /* the same of columns: value i of row r, in lane 4r + i/2, becomes value r of row i */
+{
+    emu::thread *const caller = m->self;
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < 8; i++) {
+            m->self = lane[8 * k + i];
+            u16 *row = at_shared<u16>(((const stored *)m->self->given)->address, 8);
+            for (int r = 0; r < 8; r++) row[r] = (u16)(((const stored *)lane[4 * r + i / 2]->given)->v[k] >> i % 2 * 16);
+        }
+    m->self = caller;
+}
+PTX stmatrix_sync_aligned_m8n8_x4_trans_shared_b16(u32 address, u32 a, u32 b, u32 c, u32 d)
+{
+    const stored s = { address, { a, b, c, d } };
+    m->together(store_turned_matrices, 0xFFFFFFFFu, &s, 0);
 }
 #undef PTX
 

@@ -147,6 +147,9 @@ static string wgmma(const string &name, const string &operands)
     for (size_t i = 1; i < parts.size(); i++) read_arguments(rest, parts[i]);
     string list;
     for (const string &s : d) list += "&" + s + ", ";
+    if (rest.size() == 9) /* four registers of a, b, more, signs of a and b, whether b is turned */
+        return "{ float *const d_[] = { " + list + "}; const uint32_t a_[] = { " + rest[0] + ", " + rest[1] + ", " + rest[2] + ", " + rest[3] +
+               " }; emu::m->product_kept(\"" + name.substr(name.find("m64")) + "\", d_, a_, " + rest[4] + ", " + rest[5] + "); }";
     const string turned = rest.size() == 7 ? rest[5] + ", " + rest[6] : "0, 0"; /* a, b, more, signs of a and b, whether a and b are turned */
     return "{ float *const d_[] = { " + list + "}; emu::m->product(\"" + name.substr(name.find("m64")) + "\", d_, " + rest[0] + ", " + rest[1] + ", " +
            rest[2] + ", " + turned + "); }";

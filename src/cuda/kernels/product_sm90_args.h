@@ -35,6 +35,7 @@
 #define PRODUCT_STEP_BYTES 128 /* of a row of A or B in one stage */
 #define THIN_GROUPS 512        /* thin_sm90: at most */
 #define THIN_ROWS 32           /* of A that come at a time */
+#define THIN_ROOM 2048         /* of a warp, for what it stores: bytes */
 
 typedef struct product_map { PRODUCT_ALIGNED unsigned long long opaque[16]; } product_map;
 

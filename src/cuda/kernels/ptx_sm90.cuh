@@ -68,6 +68,13 @@ MOII_FN unsigned int shared_read_word(unsigned int address)
     return v;
 }
 
+MOII_FN unsigned int shared_read_byte(unsigned int address)
+{
+    unsigned int v;
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
+    return v;
+}
+
 /* The same number, of which the compiler no longer knows where it comes from: sums with it stay where they are written. */
 MOII_FN unsigned int as_it_is(unsigned int x)
 {
@@ -304,6 +311,13 @@ MOII_FN int counted(const int *p)
 MOII_FN void matrices_store(unsigned int address, unsigned int a, unsigned int b, unsigned int c, unsigned int d)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
+/* The same, columns of each matrix as rows. */
+MOII_FN void matrices_store_turned(unsigned int address, unsigned int a, unsigned int b, unsigned int c, unsigned int d)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
                  :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 

@@ -51,12 +51,6 @@ MOII_FN void add_products(float acc[BLOCKS][BN / 2], int columns, int count, con
     }
 }
 
-MOII_FN void release_stage(unsigned int base, unsigned int stage)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(empty_barrier(base, stage));
-}
-
 /* What a warpgroup reads of the first stage: descriptors; addresses of the lane's scales. */
 typedef struct places { unsigned int b, a, b_scales, a_scales; } places;
 
@@ -87,51 +81,15 @@ MOII_FN void multiply_tile(unsigned int base, const places &at, int steps, int c
     }
 }
 
-/* The row of D for a row of the tile; -1: none. */
-MOII_FN int place_of(const product_args &a, const unit &u, int row)
-{
-    if (row >= u.rows) return -1;
-    if (!SCATTER) return u.d_row + row;
-    const int place = __ldg(a.rows_of_d + u.row + row);
-    return (unsigned int)place < (unsigned int)a.d_rows ? place : -1;
-}
-
-/* Lanes of rows g and g + 1 change places, so that each has both rows of one column: of BF16 a word. */
-MOII_FN void store_tile(const product_args &a, const unit &u, int columns, int first, const float sum[BN / 2])
-{
-    const int lane = (int)threadIdx.x % 32, odd = lane / 4 % 2, column = lane % 4 * 2 + odd, top = first + lane / 8 * 2;
-#pragma unroll
-    for (int i = 0; i < columns / 8; i++) {
-        if (i * 8 >= u.rows) break;
-        const int row = i * 8 + column, place = place_of(a, u, row);
-        const float weight = WEIGHTED && place >= 0 ? __ldg(a.row_weight + u.row + row) : 1.0f;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const float e = sum[4 * i + 2 * h], o = sum[4 * i + 2 * h + 1], other = __shfl_xor_sync(~0u, odd ? e : o, 4);
-            float x = odd ? other : e, y = odd ? o : other;
-            if (WEIGHTED) x *= weight, y *= weight;
-            const int line = u.line + top + 8 * h;
-            const long long at = place * a.ldd + line;
-            if (place < 0) continue;
-#if !OUT_F32
-            if (a.vectors && line + 1 < a.n) {
-                *(unsigned int *)((unsigned short *)a.d + at) = bf16_pair(x, y);
-                continue;
-            }
-#endif
-            if (line < a.n) store_one(a, at, x);
-            if (line + 1 < a.n) store_one(a, at + 1, y);
-        }
-    }
-}
-
 /* A unit of no more than so many rows of A.  first: the warp's first row of B in the tile. */
 MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int i, unsigned int base, const places &at, int first, int columns, int count,
                            ring &r)
 {
     float sum[BN / 2];
     multiply_tile(base, at, a.k / STEP, columns, count, r, sum);
-    if (!(ADD && a.k == 0)) store_tile(a, find_unit(a, groups, i), columns, first, sum); /* found again: no registers keep it */
+    if (ADD && a.k == 0) return;
+    const unit u = find_unit(a, groups, i); /* found again: no registers keep it */
+    store_tile(a, u, columns, u.line + first, sum, base + ROOMS_AT + first / 16 * THIN_ROOM);
 }
 
 MOII_FN void multiply_units(const product_args &a, const group_list &groups, unsigned int base, int wg)

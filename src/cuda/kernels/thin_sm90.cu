@@ -41,26 +41,17 @@
 #define A_SCALES (BM * 4) /* behind B's, words of four codes each: floats, four of each row of A */
 #define SCALES_BYTES (A_SCALES + BN * 16)
 #define BARRIERS_AT (SCALES_AT + STAGES * SCALES_BYTES)
-#define GROUPS_AT (BARRIERS_AT + STAGES * 16)
+#define ROOMS_AT (BARRIERS_AT + STAGES * 16) /* thin_store.cuh */
+#define GROUPS_AT (ROOMS_AT + 4 * WGS * THIN_ROOM)
 static_assert(SHARED_BYTES == GROUPS_AT + (3 * THIN_GROUPS + 1) * 4, "the launch reserves another number of bytes");
 static_assert(BN == 64 && BM == 128, "what loading warps bring");
 
-typedef struct ring { /* where a role stands in the stages */
-    unsigned int stage, parity;
-} ring;
-
-MOII_FN void ring_step(ring &r)
-{
-    if (++r.stage == STAGES) r.stage = 0, r.parity ^= 1;
-}
-
-/* At full_barrier: the tiles' copies, B's scales' by lane, A's by warp. */
-#define STAGE_ARRIVALS (1 + 32 + 2)
-MOII_FN unsigned int full_barrier(unsigned int base, unsigned int stage) { return base + BARRIERS_AT + 16 * stage; }
-MOII_FN unsigned int empty_barrier(unsigned int base, unsigned int stage) { return base + BARRIERS_AT + 16 * stage + 8; }
-
+#define STAGE_ARRIVALS (1 + 32 + 2) /* at full_barrier: the tiles' copies, B's scales' by lane, A's by warp */
+#include "thin_ring.cuh"
 #include "thin_units.cuh"
+#include "thin_scales.cuh"
 #include "thin_load.cuh"
+#include "thin_store.cuh"
 #include "thin_multiply.cuh"
 
 extern "C" {
@@ -83,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) thin_sm90(const __grid_
     if (warp < 4) {
         REGISTERS_GIVE(56);
         if (warp == 0) load_tiles(a, groups, base);
-        else if (warp == 1) load_weight_scales(a, groups, base);
+        else if (warp == 1) load_weight_scales(a, groups, base, 0);
         else load_row_scales(a, groups, base, warp - 2);
     } else {
         REGISTERS_TAKE(224);

@@ -3,12 +3,13 @@
  * widen_sm90: E4M3 or E5M2 codes with E8M0 scales to BF16: value = code x 2^(scale - 127); it also clears the counters
  * of a product behind it (product_widen.cuh).
  *
- *   A list may name the rows.
+ *   A list may name the rows; counts may say how many a group has.
  *
- *   defines   E5M2: 1, or 0 for E4M3
- *   grid      any; 256 threads, each takes 16 values at a time: half a block of one scale */
+ *   defines   E5M2: 1, or 0 for E4M3;  PLACED: 1: each 128 values in mixed_sm90's order, of a row that is a multiple of that
+ *   grid      any; with counts, blocks below each other have different groups; 256 threads, each takes 16 values at a time: half a block of one scale */
 #define WIDEN_E5M2 E5M2
 #include "product_scales.cuh"
+#include "ptx_sm90.cuh"
 #include "row_list.cuh"
 #include "widen.cuh"
 #include "widen_sm90_args.h"
@@ -19,16 +20,50 @@ MOII_FN float scale_at(const widen_sm90_args &a, unsigned int row, unsigned int 
     return moii_e8m0_decode(__ldg((const unsigned char *)a.scales.p + group * a.scales.group_bytes + scale_index(a.scales, row - group * a.group_rows, block)));
 }
 
+/* Sixteen values of a row, half of a block of one scale. */
+MOII_FN void widen_piece(const widen_sm90_args &a, const unsigned char *codes, unsigned int row, unsigned int piece, uint4 *to)
+{
+    const uint4 v = __ldg((const uint4 *)codes + piece);
+    const float scale = scale_at(a, row, piece / 2);
+    to[0] = make_uint4(widen_pair(v.x, scale), widen_pair(v.x >> 16, scale), widen_pair(v.y, scale), widen_pair(v.y >> 16, scale));
+    to[1] = make_uint4(widen_pair(v.z, scale), widen_pair(v.z >> 16, scale), widen_pair(v.w, scale), widen_pair(v.w >> 16, scale));
+}
+
+/* The same of mixed_sm90's order: of each 128 values, piece s has 32 c + 4 s to 32 c + 4 s + 3 for c = 0 to 3, the first and the third of these in front. */
+MOII_FN void widen_placed(const widen_sm90_args &a, const unsigned char *codes, unsigned int row, unsigned int piece, uint4 *to)
+{
+    const unsigned int block = piece / 8, s = piece % 8;
+    unsigned int even[4], odd[4];
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+        const unsigned int word = __ldg((const unsigned int *)codes + block * 32 + c * 8 + s);
+        const float scale = scale_at(a, row, block * 4 + c);
+        even[c] = widen_pair(__byte_perm(word, 0, 0x4420), scale), odd[c] = widen_pair(__byte_perm(word, 0, 0x4431), scale);
+    }
+    to[0] = make_uint4(even[0], even[1], even[2], even[3]);
+    to[1] = make_uint4(odd[0], odd[1], odd[2], odd[3]);
+}
+
+/* So many, from one on: the share of the blocks that lie beside this one. */
+MOII_FN void widen_rows(const widen_sm90_args &a, unsigned int first, unsigned int rows)
+{
+    const unsigned int end = (first + rows) * a.pieces;
+    for (unsigned int i = first * a.pieces + blockIdx.x * 256 + threadIdx.x; i < end; i += gridDim.x * 256) {
+        const unsigned int at = i / a.pieces, piece = i - at * a.pieces, row = (unsigned int)listed_row(a.list, (int)at);
+        (PLACED ? widen_placed : widen_piece)(a, a.codes + row * a.ld, row, piece, (uint4 *)a.out + i * 2ll);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(256, 4) widen_sm90(const __grid_constant__ widen_sm90_args a)
 {
+    grid_release(); /* who waits for all of it may begin */
     for (unsigned int i = blockIdx.x * 256 + threadIdx.x; i < a.counters; i += gridDim.x * 256) a.counter[i] = 0;
-    const unsigned int count = a.list.rows ? (unsigned int)listed_rows(a.list, (int)(a.count / a.pieces)) * a.pieces : a.count;
-    for (unsigned int i = blockIdx.x * 256 + threadIdx.x; i < count; i += gridDim.x * 256) {
-        const unsigned int at = i / a.pieces, piece = i - at * a.pieces, row = (unsigned int)listed_row(a.list, (int)at);
-        const uint4 v = __ldg((const uint4 *)(a.codes + row * a.ld + piece * 16ll));
-        const float scale = scale_at(a, row, piece / 2);
-        uint4 *to = (uint4 *)a.out + i * 2ll;
-        to[0] = make_uint4(widen_pair(v.x, scale), widen_pair(v.x >> 16, scale), widen_pair(v.y, scale), widen_pair(v.y >> 16, scale));
-        to[1] = make_uint4(widen_pair(v.z, scale), widen_pair(v.z >> 16, scale), widen_pair(v.w, scale), widen_pair(v.w >> 16, scale));
+    if (a.counts) {
+        for (unsigned int group = blockIdx.y; group < a.groups; group += gridDim.y) {
+            const long long there = min(max(__ldg(a.counts + group), 0ll), (long long)a.group_rows);
+            widen_rows(a, group * a.group_rows, (unsigned int)there);
+        }
+    } else {
+        widen_rows(a, 0, (unsigned int)listed_rows(a.list, (int)(a.count / a.pieces)));
     }
 }

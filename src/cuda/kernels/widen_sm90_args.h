@@ -9,6 +9,8 @@
 typedef struct widen_sm90_args {
     const unsigned char *codes;
     product_scales scales;
+    const long long *counts;      /* of rows in each of so many groups, or NULL: all */
+    unsigned int groups;
     row_list list;                /* of rows of `out`: of one group */
     unsigned int *out;            /* BF16, dense */
     long long ld;                 /* bytes between rows of codes */
