@@ -213,8 +213,8 @@ static void test_switch(void **state)
 static void test_sizes(void **state)
 {
     (void)state;
-    static const int64_t tokens[] = { 1, 64, 65, 511, 512, 600 };
-    for (int i = 0; i < 6; i++) {
+    static const int64_t tokens[] = { 1, 32, 33, 64, 65, 511, 512, 1023, 1024, 1100 };
+    for (int i = 0; i < (int)(sizeof tokens / sizeof *tokens); i++) {
         if (!moit_picked((uint64_t)i)) continue;
         for (int r = 0; moit_any_row("moe_decode", r); r++) {
             const char *row = moit_any_row("moe_decode", r);
@@ -222,7 +222,7 @@ static void test_sizes(void **state)
             char *alone = moit_alloc(y_bytes(&p)), *among = moit_alloc(y_bytes(&p));
             p.d.grouped_from = 1;
             assert_true(run_on(moit_ctx(0), row, &p, alone));
-            p.d.max_tokens = 600;
+            p.d.max_tokens = 1100;
             assert_true(run_on(moit_ctx(0), row, &p, among));
             assert_memory_equal(alone, among, (size_t)y_bytes(&p));
             p.d.grouped_from = 1 + tokens[i] / 2; /* smaller sizes are not planned */

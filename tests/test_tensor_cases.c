@@ -169,6 +169,16 @@ static void test_thin(void **state)
     assert_true(parts > 1 || compared > 0);
 }
 
+/* NaN of both signs among the codes of the first group's weights, and among another's scales; a scale whose BF16 is subnormal. */
+static void poison_weights(moit_job *j)
+{
+    int64_t other = j->groups > 1 ? 5 : 0;
+    if (j->k == 0) return;
+    moit_matrix_set(&j->b, 5, 77, NAN), moit_matrix_set(&j->b, 6, j->k - 1, copysignf(NAN, -1.0f));
+    moit_matrix_set_scale(&j->b, other, 3, 64, NAN), moit_matrix_set_scale(&j->b, other, 4, 32, ldexpf(1.0f, -127));
+    moit_matrix_read(&j->b);
+}
+
 /* More rows, or more of each group, for few multiprocessors, that all have tiles: A becomes BF16 first, the weights in registers. */
 static void test_mixed(void **state)
 {
@@ -181,6 +191,7 @@ static void test_mixed(void **state)
     for (int i = part; i < FEW_CASES; i += parts) {
         moit_rng rng = moit_seed("tensor mixed", (uint64_t)i), was;
         moit_job j = few_rows(i, &rng, &(few_shape){ sizes[i % 5], dense[i % 8], i % 2 ? 50 : 100, 1 + i % 2 }, &was);
+        if (i % 4 == 3) poison_weights(&j);
         moit_job_plan(&j, moit_gpu());
         assert_true(moit_job_chose(&j, "mixed_sm90"));
         moit_job_fill(&j, &rng);
