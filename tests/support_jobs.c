@@ -110,11 +110,13 @@ void moit_job_plan(moit_job *j, moi_ctx *ctx)
         moit_ok(moi_ggemm_plan_create(&j->plan, ctx, &d));
         moit_ok(moi_ggemm_explain(ctx, &d, &to));
     }
-    int64_t bytes = j->lines * moi_row_bytes(j->out, j->n);
+    int64_t bytes = j->lines * moit_job_line(j);
     j->d = moit_alloc(bytes);
     memset(j->d, 0xFF, (size_t)bytes);
     j->before = calloc((size_t)(j->lines * j->n) + 1, sizeof(float));
 }
+
+int64_t moit_job_line(const moit_job *j) { return moi_row_bytes(j->out, j->ldd ? j->ldd : j->n); }
 
 bool moit_job_chose(const moit_job *j, const char *define) { return strstr(j->kernel, define) != NULL; }
 
@@ -123,14 +125,15 @@ void moit_job_run(moit_job *j)
     moit_mem m = moit_mem_of(row_of(j));
     moi_operand a = { moit_in(&m, j->a.data, j->a.data_bytes), j->a.scale_bytes ? moit_in(&m, j->a.scale, j->a.scale_bytes) : NULL, j->a.ld };
     moi_operand b = { moit_in(&m, j->b.data, j->b.data_bytes), j->b.scale_bytes ? moit_in(&m, j->b.scale, j->b.scale_bytes) : NULL, j->b.ld };
-    void *d = moit_out(&m, j->d, j->lines * moi_row_bytes(j->out, j->n)), *w = moit_mem_workspace(&m, j->plan);
+    void *d = moit_out(&m, j->d, j->lines * moit_job_line(j)), *w = moit_mem_workspace(&m, j->plan);
     if (j->grouping == MOIT_DENSE) {
-        moi_gemm_args x = { .size = sizeof x, .m = j->m, .a = a, .b = b, .d = d };
+        moi_gemm_args x = { .size = sizeof x, .m = j->m, .a = a, .b = b, .d = d, .ldd = j->ldd };
         moit_mem_run(&m, moi_gemm_run(j->plan, &x, w, moi_plan_workspace_bytes(j->plan), m.stream));
     } else {
         bool masked = j->grouping == MOI_GROUP_MASKED;
         int64_t *cuts = moit_in(&m, masked ? j->counts : j->offsets, (j->groups + !masked) * (int64_t)sizeof(int64_t));
-        moi_ggemm_args x = { .size = sizeof x, .rows = j->rows, .offsets = masked ? NULL : cuts, .counts = masked ? cuts : NULL, .a = a, .b = b, .d = d };
+        moi_ggemm_args x = { .size = sizeof x, .rows = j->rows, .offsets = masked ? NULL : cuts, .counts = masked ? cuts : NULL, .a = a, .b = b, .d = d,
+                             .ldd = j->ldd };
         if (j->a_rows) x.rows_of_a = moit_in(&m, j->index, j->rows * (int64_t)sizeof(int32_t)), x.a_rows = j->a_rows;
         if (j->d_rows) x.rows_of_d = moit_in(&m, j->place, j->rows * (int64_t)sizeof(int32_t)), x.d_rows = j->d_rows;
         if (j->weight) x.row_weight = moit_in(&m, j->weight, j->rows * (int64_t)sizeof(float));
@@ -145,9 +148,10 @@ void moit_job_run(moit_job *j)
  * where rows have one scale. */
 static double tensor_error(const moit_job *j, const double *a, const double *b, int64_t from, int64_t to)
 {
-    bool wide = j->a.format.recipe == MOI_RECIPE_BF16 || (j->a.format.recipe == MOI_RECIPE_MX32 && j->grouping == MOI_GROUP_K && j->mx == MOI_MX_FREE);
-    bool alone = j->a.format.recipe == MOI_RECIPE_MX32 && j->mx == MOI_MX_FREE, two = moit_job_chose(j, "SCALING=4") && moit_job_chose(j, "TURNS=1");
-    int64_t step = wide ? 16 : 32, chain = wide ? to - from : alone ? 32 : two ? 256 : 128;
+    bool plain = j->a.format.recipe == MOI_RECIPE_BF16, mx = j->a.format.recipe == MOI_RECIPE_MX32 && j->mx == MOI_MX_FREE;
+    bool wide = plain || (mx && j->grouping == MOI_GROUP_K) || moit_job_chose(j, "mixed_sm90");
+    bool two = moit_job_chose(j, "SCALING=4") && moit_job_chose(j, "TURNS=1");
+    int64_t step = wide ? 16 : 32, chain = wide ? to - from : mx ? 32 : two ? 256 : 128;
     double error = 0.0, sum = 0.0;
     for (int64_t l = from; l < to; l += step) {
         if ((l - from) % chain == 0) sum = 0.0;
@@ -164,7 +168,7 @@ static double check_one(const moit_job *j, int64_t line, int64_t row, int64_t gr
     const double *a = j->a.values + (j->index ? j->index[row] : row) * depth, *b = j->b.values + ((moit_job_experts(j) ? group * j->n : 0) + col) * depth;
     double sum = j->before[line * j->n + col], magnitude = fabs(sum), weight = j->weight ? (double)j->weight[row] : 1.0;
     for (int64_t l = from; l < to; l++) sum += weight * (a[l] * b[l]), magnitude += fabs(weight * a[l] * b[l]);
-    float got = moi_decode(j->out, (char *)j->d + line * moi_row_bytes(j->out, j->n), col);
+    float got = moi_decode(j->out, (char *)j->d + line * moit_job_line(j), col);
     if (isnan(sum)) return isnan(got) ? 0.0 : HUGE_VAL;
     if (isinf(sum)) return isnan(got) || isinf(got) ? 0.0 : HUGE_VAL;
     double larger = fabs(sum) > fabs((double)got) ? sum : got;
@@ -205,16 +209,21 @@ double moit_job_check(const moit_job *j, uint64_t seed)
         bool masked = j->grouping == MOI_GROUP_MASKED;
         if (j->d_rows ? is_place(j, line) : masked ? line % j->rows < j->counts[line / j->rows] : line < j->offsets[j->groups]) continue;
         for (int64_t c = 0; c < j->n; c++) {
-            float got = moi_decode(j->out, (char *)j->d + line * moi_row_bytes(j->out, j->n), c);
+            float got = moi_decode(j->out, (char *)j->d + line * moit_job_line(j), c);
             assert_true(j->accumulate ? got == j->before[line * j->n + c] : isnan(got));
         }
     }
+    for (int64_t line = 0; line < j->lines; line++) /* nor is what lies behind a row */
+        for (int64_t i = moi_row_bytes(j->out, j->n); i < moit_job_line(j); i++) assert_int_equal(((unsigned char *)j->d)[line * moit_job_line(j) + i], 0xFF);
     return worst;
 }
 
 void moit_job_fill(moit_job *j, moit_rng *rng)
 {
-    for (int64_t i = 0; i < j->lines * j->n && j->accumulate; i++) ((float *)j->d)[i] = j->before[i] = 100.0f * moit_normal(rng);
+    for (int64_t i = 0; i < j->lines * j->n && j->accumulate; i++) {
+        j->before[i] = 100.0f * moit_normal(rng);
+        ((float *)(void *)((char *)j->d + i / j->n * moit_job_line(j)))[i % j->n] = j->before[i];
+    }
 }
 
 void moit_job_free_lists(moit_job *j)

@@ -17,6 +17,7 @@ typedef struct moit_job {
     int grouping;       /* MOIT_DENSE, MOI_GROUP_M, MOI_GROUP_K, MOI_GROUP_MASKED */
     moit_matrix a, b;
     moi_dtype out;
+    int64_t ldd;        /* 0: n */
     bool accumulate;
     moi_mx_scales mx;
     int32_t sm_limit;
@@ -35,6 +36,8 @@ typedef struct moit_job {
 
 static inline int64_t moit_under(moit_rng *rng, int64_t n) { return (int64_t)moit_below(rng, (uint32_t)n); }
 
+/* Bytes of a row of D with what lies behind it. */
+int64_t moit_job_line(const moit_job *j);
 /* Each group has its own B. */
 bool moit_job_experts(const moit_job *j);
 /* A test sets formats, sizes, offsets and lists.  Then come operands, the plan with room for D, D before the run, and the run; check gives the

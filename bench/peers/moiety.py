@@ -321,10 +321,10 @@ class Decode(Plan):
     """A plan for one decode layer, from (ids, weights) or, where `routing` is one tensor, from logits.  gate_up, down: (codes, scales) as
     moi_moe_decode_args has them.  grouped_from: as moi_moe_decode_desc, and that of the plan."""
 
-    def __init__(self, ctx, fmt, x, routing, gate_up, down, hidden, width, experts, top_k, row=None, grouped_from=0):
+    def __init__(self, ctx, fmt, x, routing, gate_up, down, hidden, width, experts, top_k, row=None, grouped_from=0, max_tokens=0):
         tokens, logits = x.shape[0], routing if isinstance(routing, torch.Tensor) else None
         ids, weights = (None, None) if logits is not None else routing
-        desc = DecodeDesc(size=c.sizeof(DecodeDesc), row=row, weights=fmt, x=BF16, out=BF16, max_tokens=tokens, hidden=hidden, width=width,
+        desc = DecodeDesc(size=c.sizeof(DecodeDesc), row=row, weights=fmt, x=BF16, out=BF16, max_tokens=max(max_tokens, tokens), hidden=hidden, width=width,
                           experts=experts, top_k=top_k, from_logits=logits is not None, renormalize=logits is not None, grouped_from=grouped_from)
         self.y = torch.empty(tokens, hidden, dtype=torch.bfloat16, device="cuda")
         args = DecodeArgs(size=c.sizeof(DecodeArgs), tokens=tokens, x=x.data_ptr(), ids=pointer(ids), weights=pointer(weights), logits=pointer(logits),
