@@ -190,7 +190,8 @@ typedef struct moi_gemm_args {
  * Shapes    A [m, k] ([k, m] if MN-major), B [n, k] ([k, n] if MN-major), D [m, n]; ld counts the stored rows' stride.
  * Requires  recipe F32: elem F32, BF16: elem BF16; mx32: any two MX elements.  Any n, k; k = 0 gives 0 (or leaves D).
  *           b beside a plain a (mapped weights): data and scales need only their elements' alignment.
- *           Dequantised magnitudes of 2^128 and more count as infinite.
+ *           Dequantised magnitudes of 2^128 and more count as infinite; those below 2^-126 may be rounded to multiples of 2^-133 where
+ *           1x32 scaled operands become BF16 on the way (moi_gemm_explain: "copies").
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.
  * Promise   P:gemm.bound  |D - exact| <= (k + 4) * 2^-24 * sum |A B| + half a unit of `out`, for the CPU rows; the sum
  *           includes |D| if it is added to, is below 2^128, and no number but 0 in it is below 2^-126 (2^-100 where a is

@@ -36,8 +36,8 @@
 #define PIECES 8 /* of 16, that are multiplied at once */
 #define B_BYTES (BM * STEP)
 #define HALF_BYTES (BN * PRODUCT_STEP_BYTES) /* of A: 64 values of each row */
-#define PART_BYTES (THIN_ROWS * PRODUCT_STEP_BYTES)
-#define STAGE_BYTES (B_BYTES + 2 * HALF_BYTES)
+#define A_BOXES 2
+#define STAGE_BYTES (B_BYTES + A_BOXES * HALF_BYTES)
 #define SCALES_AT (STAGES * STAGE_BYTES)
 #define SCALES_BYTES (BM * 4)
 #define BARRIERS_AT (SCALES_AT + STAGES * SCALES_BYTES)
@@ -49,8 +49,7 @@ static_assert((BN == 64 || BN == 128) && WGS == 2 && WAVES == 2, "what loading w
 #define STAGE_ARRIVALS (1 + 64) /* at full_barrier: the tiles' copies, B's scales' by lane */
 #include "thin_ring.cuh"
 #include "thin_units.cuh"
-#include "thin_scales.cuh"
-#include "mixed_load.cuh"
+#include "thin_load.cuh"
 #include "thin_store.cuh"
 #include "mixed_multiply.cuh"
 
@@ -62,10 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) mixed_sm90(const __grid
 {
     const unsigned int base = shared_address(mixed_memory);
     const int warp = own_warp();
-    if (threadIdx.x == 0) {
-        for (unsigned int i = 0; i < STAGES; i++) barrier_init(full_barrier(base, i), STAGE_ARRIVALS), barrier_init(empty_barrier(base, i), 4 * WGS);
-        barrier_init_done();
-    }
+    if (threadIdx.x == 0) ring_open(base);
     if (threadIdx.x == 32) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
     grid_wait();
     grid_release();

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * thin_load.cuh: the loading warps of thin_sm90. */
+ * thin_load.cuh: the loading warps of thin_sm90 and mixed_sm90: tiles, and scales of weights, which are the tensor cores' rows.
+ *
+ *   defines   A_BOXES   boxes of PRODUCT_STEP_BYTES across, that hold a row's part of A in a stage */
 #ifndef MOII_THIN_LOAD_CUH
 #define MOII_THIN_LOAD_CUH
+
+#define PART_BYTES (THIN_ROWS * PRODUCT_STEP_BYTES)
 
 MOII_FN void load_tiles(const product_args &a, const group_list &groups, unsigned int base)
 {
@@ -10,51 +14,53 @@ MOII_FN void load_tiles(const product_args &a, const group_list &groups, unsigne
 #pragma unroll 1
     for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x) {
         const unit u = find_unit(a, groups, i);
-        const int parts = (u.rows + THIN_ROWS - 1) / THIN_ROWS;
+        const int parts = (u.rows + THIN_ROWS - 1) / THIN_ROWS, group = GROUPS == PRODUCT_MASKED ? u.group : 0;
 #pragma unroll 1
         for (int k = 0; k < a.k; k += STEP, ring_step(r)) {
             const unsigned int to = base + STAGE_BYTES * r.stage, full = full_barrier(base, r.stage);
             barrier_wait(empty_barrier(base, r.stage), r.parity ^ 1);
             if (elected()) {
-                barrier_expect(full, B_BYTES + parts * PART_BYTES);
+                barrier_expect(full, B_BYTES + A_BOXES * parts * PART_BYTES);
                 box_load(to, &a.b_map, full, k, u.line, u.group);
 #pragma unroll
                 for (int j = 0; j < BN / THIN_ROWS; j++)
-                    if (j < parts) box_load(to + B_BYTES + j * PART_BYTES, &a.a_map, full, k, u.row + j * THIN_ROWS, GROUPS == PRODUCT_MASKED ? u.group : 0);
+                    if (j < parts)
+#pragma unroll
+                        for (int h = 0; h < A_BOXES; h++)
+                            box_load(to + B_BYTES + (h * BN + j * THIN_ROWS) * PRODUCT_STEP_BYTES, &a.a_map, full, k + h * (STEP / A_BOXES),
+                                     u.row + j * THIN_ROWS, group);
             }
             __syncwarp();
         }
     }
 }
 
-/* A lane has one row. */
-MOII_FN void load_row_scales(const product_args &a, const group_list &groups, unsigned int base, int part)
+/* The first of a row's words; behind the last row, a neighbour's: what it would scale is not stored. */
+MOII_FN const unsigned char *words_of(const product_scales &t, int group, int row)
 {
-    enum { AHEAD = 4 }; /* stages whose scales are on their way at a time */
+    return (const unsigned char *)t.p + group * t.group_bytes + scale_index(t, (unsigned int)min(row, t.rows - 1), 0);
+}
+MOII_FN int words_apart(const product_scales &t) { return t.across ? 512 : 4; }
+
+/* Of 128 rows.  As they are: who multiplies has time to make FP32 of them while products run. */
+MOII_FN void load_weight_scales(const product_args &a, const group_list &groups, unsigned int base, int part)
+{
+    enum { EACH = 4 };
     ring r = { 0, 0 };
-    const int all = units_in_all(groups), row = part * 32 + (int)threadIdx.x % 32, apart = words_apart(a.a_scales), steps = a.k / STEP;
+    const int all = units_in_all(groups), lane = (int)threadIdx.x % 32, apart = words_apart(a.b_scales);
 #pragma unroll 1
     for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x) {
         const unit u = find_unit(a, groups, i);
-        const unsigned char *from = words_of(a.a_scales, GROUPS == PRODUCT_MASKED ? u.group : 0, u.row + row);
-        const bool mine = row < u.rows;
-        unsigned int v[AHEAD];
+        const unsigned char *from[EACH];
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++, from += apart)
-            if (mine && j < steps) v[j] = __ldg((const unsigned int *)from);
+        for (int j = 0; j < EACH; j++) from[j] = words_of(a.b_scales, u.group, u.line + part * (32 * EACH) + j * 32 + lane);
 #pragma unroll 1
-        for (int first = 0; first < steps; first += AHEAD) {
+        for (int k = 0; k < a.k; k += STEP, ring_step(r)) {
+            const unsigned int to = base + SCALES_AT + r.stage * SCALES_BYTES + part * (128 * EACH) + lane * 4;
+            barrier_wait(empty_barrier(base, r.stage), r.parity ^ 1);
 #pragma unroll
-            for (int j = 0; j < AHEAD; j++, from += apart) {
-                if (first + j >= steps) break;
-                barrier_wait(empty_barrier(base, r.stage), r.parity ^ 1);
-                const float4 four = four_scales(v[j]);
-                if (mine) shared_write_floats(base + SCALES_AT + r.stage * SCALES_BYTES + A_SCALES + row * 16, four.x, four.y, four.z, four.w);
-                if (mine && first + j + AHEAD < steps) v[j] = __ldg((const unsigned int *)from);
-                __syncwarp();
-                if (threadIdx.x % 32 == 0) barrier_arrive(full_barrier(base, r.stage));
-                ring_step(r);
-            }
+            for (int j = 0; j < EACH; j++) word_load(to + j * 128, from[j]), from[j] += apart;
+            barrier_arrive_behind_words(full_barrier(base, r.stage));
         }
     }
 }

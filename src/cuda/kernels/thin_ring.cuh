@@ -15,6 +15,12 @@ MOII_FN void ring_step(ring &r)
 MOII_FN unsigned int full_barrier(unsigned int base, unsigned int stage) { return base + BARRIERS_AT + 16 * stage; }
 MOII_FN unsigned int empty_barrier(unsigned int base, unsigned int stage) { return base + BARRIERS_AT + 16 * stage + 8; }
 
+MOII_FN void ring_open(unsigned int base)
+{
+    for (unsigned int i = 0; i < STAGES; i++) barrier_init(full_barrier(base, i), STAGE_ARRIVALS), barrier_init(empty_barrier(base, i), 4 * WGS);
+    barrier_init_done();
+}
+
 MOII_FN void release_stage(unsigned int base, unsigned int stage)
 {
     __syncwarp();

@@ -35,8 +35,8 @@
 #define STEP 128 /* values of the reduction in a stage */
 #define BLOCKS 4 /* of them, that have a scale */
 #define B_BYTES (BM * PRODUCT_STEP_BYTES)
-#define PART_BYTES (THIN_ROWS * PRODUCT_STEP_BYTES) /* of A */
-#define STAGE_BYTES (B_BYTES + BN / THIN_ROWS * PART_BYTES)
+#define A_BOXES 1
+#define STAGE_BYTES (B_BYTES + BN * PRODUCT_STEP_BYTES)
 #define SCALES_AT (STAGES * STAGE_BYTES)
 #define A_SCALES (BM * 4) /* behind B's, words of four codes each: floats, four of each row of A */
 #define SCALES_BYTES (A_SCALES + BN * 16)
@@ -49,8 +49,8 @@ static_assert(BN == 64 && BM == 128, "what loading warps bring");
 #define STAGE_ARRIVALS (1 + 32 + 2) /* at full_barrier: the tiles' copies, B's scales' by lane, A's by warp */
 #include "thin_ring.cuh"
 #include "thin_units.cuh"
-#include "thin_scales.cuh"
 #include "thin_load.cuh"
+#include "thin_row_scales.cuh"
 #include "thin_store.cuh"
 #include "thin_multiply.cuh"
 
@@ -62,10 +62,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) thin_sm90(const __grid_
 {
     const unsigned int base = shared_address(thin_memory);
     const int warp = own_warp();
-    if (threadIdx.x == 0) {
-        for (unsigned int i = 0; i < STAGES; i++) barrier_init(full_barrier(base, i), STAGE_ARRIVALS), barrier_init(empty_barrier(base, i), 4 * WGS);
-        barrier_init_done();
-    }
+    if (threadIdx.x == 0) ring_open(base);
     if (threadIdx.x == 32) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
     grid_wait();
     grid_release();
