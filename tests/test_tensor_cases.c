@@ -170,14 +170,19 @@ static void test_thin(void **state)
     assert_true(parts > 1 || compared > 0);
 }
 
-/* NaN of both signs among the codes of the first group's weights, and among another's scales; a scale whose BF16 is subnormal. */
+/* NaN of both signs among the codes of the first group's weights, and among another's scales; of one matrix a row whose scales are subnormal in BF16, beside
+ * a row of A that makes its sums normal. */
 static void poison_weights(moit_job *j)
 {
     int64_t other = j->groups > 1 ? 5 : 0;
     if (j->k == 0) return;
     moit_matrix_set(&j->b, 5, 77, NAN), moit_matrix_set(&j->b, 6, j->k - 1, copysignf(NAN, -1.0f));
-    moit_matrix_set_scale(&j->b, other, 3, 64, NAN), moit_matrix_set_scale(&j->b, other, 4, 32, ldexpf(1.0f, -127));
-    moit_matrix_read(&j->b);
+    moit_matrix_set_scale(&j->b, other, 3, 64, NAN);
+    for (int64_t l = 0; l < j->k && j->groups == 1; l++) {
+        moit_matrix_set_scale(&j->a, 0, 2, l, ldexpf(1.0f, 90)), moit_matrix_set_scale(&j->b, 0, 4, l, ldexpf(1.0f, -127));
+        moit_matrix_set(&j->b, 4, l, 1.0f + (float)(l % 3));
+    }
+    moit_matrix_read(&j->a), moit_matrix_read(&j->b);
 }
 
 /* More rows, or more of each group, for few multiprocessors, that all have tiles: A becomes BF16 first, the weights in registers. */
