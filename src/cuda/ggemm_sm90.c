@@ -54,10 +54,11 @@ static void variant(int i, char defines[MOII_DEFINES])
 static const moii_kernel kernel = { .stem = "ggemm_sm90", .archs = "sm_90a", .registers = 255, .variants = AHEAD, .variant = variant };
 
 /* False, and why, if it does not fit. */
-static bool describe(const moi_ggemm_desc *d, moii_tensor_product *p, const char **why)
+static bool describe(const moi_ctx *ctx, const moi_ggemm_desc *d, moii_tensor_product *p, const char **why)
 {
     *p = product_of(d);
     if (!moii_tensor_fits(p, d->out, why)) return false;
+    p->sms = moii_tensor_sms(p, moii_gpu_of(ctx)->sms);
     if (d->swiglu && !d->rowwise_mx && moii_tensor_activates(p, &d->rowwise)) p->swiglu = true, p->act = &d->rowwise;
     return true;
 }
@@ -66,14 +67,14 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
     const moi_ggemm_desc *d = desc;
     moii_tensor_product p;
-    return describe(d, &p, why) && moii_gpu_fits(ctx, &kernel, why);
+    return describe(ctx, d, &p, why) && moii_gpu_fits(ctx, &kernel, why);
 }
 
 static moi_status plan_it(moi_plan *plan)
 {
     const char *why;
     moii_tensor_product p;
-    describe(&plan->desc.ggemm, &p, &why);
+    describe(plan->ctx, &plan->desc.ggemm, &p, &why);
     MOII_TRY(moii_tensor_plan_make(plan, &kernel, &p));
     moii_tensor_plan *s = plan->state;
     return plan->desc.ggemm.swiglu && !p.swiglu ? moii_then_swiglu_plan(&s->then, plan) : MOI_OK;
@@ -104,7 +105,7 @@ static void explain(const moi_ctx *ctx, const void *desc, const moi_explain_conf
     const moi_ggemm_desc *d = desc;
     const char *why;
     moii_tensor_product p;
-    describe(d, &p, &why);
+    describe(ctx, d, &p, &why);
     moii_tensor_explain(ctx, &p, to);
 }
 

@@ -78,7 +78,7 @@ bool moii_tensor_activates(const moii_tensor_product *p, const moi_format *act)
 {
     int kind = moii_tile8_kind(act);
     bool sums = p->scaling == SCALING_SQUARE || p->scaling == SCALING_NONE || p->widened, known = kind == TILE_MX32 || kind == TILE_BLK128;
-    return sums && known && !p->out_f32 && !p->b_turned && p->n % 256 == 0 && moi_scale_bytes(act, p->m, p->n / 2, 0) <= UINT32_MAX;
+    return !moii_mixed_pays(p) && sums && known && !p->out_f32 && !p->b_turned && p->n % 256 == 0 && moi_scale_bytes(act, p->m, p->n / 2, 0) <= UINT32_MAX;
 }
 
 static void append(char defines[MOII_DEFINES], const char *more)
@@ -138,7 +138,7 @@ bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t)
 
 void moii_tensor_settle(moii_tensor_product *p, int sms)
 {
-    p->sms = p->sm_limit && p->sm_limit < sms ? p->sm_limit : sms;
+    p->sms = moii_tensor_sms(p, sms);
     p->mixed = moii_mixed_pays(p);
     if (p->mixed) p->widened = false, p->a = &plain_bf16;
     if (p->widened) {

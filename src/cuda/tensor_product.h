@@ -153,7 +153,9 @@ moi_status moii_tensor_check_pitch(const moi_plan *plan, const char *where, cons
 
 /* Whether the tensor cores can do it, and what SCALING it is. */
 bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why);
-/* Whether SwiGLU of p, which fits, can be made where it is stored. */
+/* Those that it may use, of so many. */
+static inline int moii_tensor_sms(const moii_tensor_product *p, int sms) { return p->sm_limit && p->sm_limit < sms ? p->sm_limit : sms; }
+/* Whether SwiGLU of p, which fits and knows its multiprocessors, can be made where it is stored, and is no faster behind it. */
 bool moii_tensor_activates(const moii_tensor_product *p, const moi_format *act);
 moii_tensor_tile moii_tensor_choose(const moii_tensor_product *p);
 /* The same, and tells `told` of every candidate and its estimate in clocks. */

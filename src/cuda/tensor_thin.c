@@ -64,7 +64,7 @@ bool moii_mixed_pays(const moii_tensor_product *p)
     moii_tensor_tile t = moii_mixed_tile(rows);
     int64_t tiles = moii_mul(moii_ceil_div(rows, t.bn) * moii_ceil_div(p->n, moii_tile_lines(p, &t)), experts ? p->groups : 1);
     int64_t rounds = moii_ceil_div(tiles, p->sms), busy = experts && rows > 64 ? 75 : 80; /* per cent */
-    return rows >= least && (rows <= most || p->grouping == PRODUCT_MASKED) && 100 * tiles >= busy * rounds * p->sms;
+    return tiles > 0 && rows >= least && (rows <= most || p->grouping == PRODUCT_MASKED) && 100 * tiles >= busy * rounds * p->sms;
 }
 
 void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES])
