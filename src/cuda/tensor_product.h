@@ -67,7 +67,7 @@ static inline bool moii_tile_carries(const moii_tensor_product *p, const moii_te
 {
     bool large = t->wgs * t->waves > 2 || t->bn == 256;
     bool brief = moii_tile_doubled(p, t) && p->grouping == PRODUCT_DEPTH && p->accumulate && t->wgs == 2 && t->bn == 128;
-    return p->out_f32 && !p->scatter_rows && (large || brief) && t->turns == 1 && t->split == 1 && !t->few;
+    return p->out_f32 && !p->scatter_rows && (large || brief) && t->turns == 1 && t->split == 1 && !t->few && !t->thin;
 }
 
 /* Whether copies lay rows of B as product_sm90.cuh's WOVEN says: a map of sixteens of rows needs whole ones. */
