@@ -116,7 +116,7 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     double products = t->waves * 2.0 * bn * beside, additions = t->waves * (added[p->scaling] * bn + 250.0) - (t->waves - 1) * 270.0;
     if (moii_tile_doubled(p, t)) additions /= 2.0;
     double chain = p->scaling == SCALING_NONE ? 0.0 : (products + additions) / t->turns;
-    if (p->mixed) return longest(2.0 * memory, bm > 64.0 ? 2800.0 : 2400.0);
+    if (p->mixed) return bm > 64.0 ? 2800.0 : 2400.0; /* codes that become BF16, beside products */
     if (t->thin) return longest(memory, 1000.0); /* of groups whose sizes differ; of 64 rows each 1500 */
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
     double scales = p->scaling == SCALING_MX ? 500.0 : 0.0; /* what three warps take to make them */
