@@ -168,6 +168,8 @@ static void test_mixed(void **state)
         { PRODUCT_ROWS, &mxfp8, &cols, 8 * 65, 4096, 7168, false, false },   { PRODUCT_ROWS, &mxfp8, &wide, 8 * 65, 4096, 7168, false, false },
         { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 4096, 7200, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 2048, 7168, false, false },
         { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 1023, 4096, 7168, true, false }, { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 1024, 4096, 7168, false, true },
+        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 3072, 7168, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 3328, 7168, true, false },
+        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 64, 3328, 7168, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 64, 3584, 7168, true, false },
         { PRODUCT_MASKED, &mxfp8, &mxfp8, 64, 4096, 7168, true, false },     { PRODUCT_MASKED, &mxfp8, &mxfp8, 4096, 4096, 7168, true, false },
         { PRODUCT_MASKED, &mxfp8, &mxfp8, 4097, 4096, 7168, false, false },  { PRODUCT_DEPTH, &mxfp8, &mxfp8, 512, 4096, 7168, false, true },
         { PRODUCT_DENSE, &mxfp8, &mxfp8, 383, 7168, 16384, false, false },   { PRODUCT_DENSE, &mxfp8, &mxfp8, 512, 7168, 16384, true, false },
@@ -181,7 +183,7 @@ static void test_mixed(void **state)
         assert_int_equal(p.mixed, cases[i].mixed);
         assert_int_equal(p.widened, cases[i].widened);
         moii_tensor_tile t = moii_tensor_choose(&p);
-        assert_true(t.thin || !p.mixed);
+        assert_true(moii_thin_kernel_of(&p, &t) == (p.mixed ? &moii_mixed_kernel : t.thin ? &moii_thin_kernel : NULL));
         check_tile(&p, &t);
     }
 }

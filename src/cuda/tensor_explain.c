@@ -71,7 +71,8 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
         to->each(to->user, "bands", text);
     }
     if (moii_tile_broad(&p, &b.tile)) to->each(to->user, "tails", "half a tile's rows or fewer, a group's last, take tiles of twice the columns");
-    int n = snprintf(text, sizeof text, "%s", p.mixed ? "mixed_sm90 " : b.tile.thin ? "thin_sm90 " : "");
+    const moii_kernel *other = moii_thin_kernel_of(&p, &b.tile);
+    int n = snprintf(text, sizeof text, "%s%s", other ? other->stem : "", other ? " " : "");
     moii_tensor_defines(&p, &b.tile, text + n);
     to->each(to->user, "kernel", text);
     tell_bound(&p, &b.tile, to);

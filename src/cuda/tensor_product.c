@@ -178,7 +178,8 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
     s->tile = moii_tensor_choose(&s->product);
     s->product.dealt = moii_tensor_dealt(&s->product, &s->tile);
     s->tickets_at = plan->workspace_bytes, plan->workspace_bytes += moii_round_up(moii_tensor_counters(&s->product, s->product.m) * 4, MOII_WORKSPACE_ALIGN);
-    s->kernel.kernel = s->product.mixed ? &moii_mixed_kernel : s->tile.thin ? &moii_thin_kernel : kernel;
+    const moii_kernel *other = moii_thin_kernel_of(&s->product, &s->tile);
+    s->kernel.kernel = other ? other : kernel;
     s->kernel.shared_bytes = moii_tensor_shared(&s->product, &s->tile);
     moii_tensor_defines(&s->product, &s->tile, s->kernel.defines);
     return moii_gpu_prepare(plan->ctx, &s->kernel, 1);

@@ -178,6 +178,8 @@ bool moii_mixed_pays(const moii_tensor_product *p);
 moii_tensor_tile moii_mixed_tile(int64_t rows);
 /* Rows of a group as they are expected, in the mean. */
 int64_t moii_tensor_group_rows(const moii_tensor_product *p);
+/* The kernel of such a tile; NULL: the row's own. */
+const moii_kernel *moii_thin_kernel_of(const moii_tensor_product *p, const moii_tensor_tile *t);
 void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES]);
 /* For a row's `explain`: p as it fits. */
 void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *p, const moi_explain_config *to);

@@ -29,6 +29,11 @@ static void mixed_variant(int i, char defines[MOII_DEFINES]) { variant_of(i % AH
 const moii_kernel moii_thin_kernel = { .stem = "thin_sm90", .archs = "sm_90a", .registers = 255, .variants = AHEAD, .variant = variant };
 const moii_kernel moii_mixed_kernel = { .stem = "mixed_sm90", .archs = "sm_90a", .registers = 255, .variants = 2 * AHEAD - 1, .variant = mixed_variant };
 
+const moii_kernel *moii_thin_kernel_of(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    return !t->thin ? NULL : p->mixed ? &moii_mixed_kernel : &moii_thin_kernel;
+}
+
 /* Four blocks' scales lie in a word, and no stage is a part of one. */
 bool moii_thin_takes(const moi_format *f, int64_t k, int64_t groups)
 {
@@ -50,7 +55,7 @@ static bool mixed_fits(const moii_tensor_product *p)
     enum { SMALL = 1024 }; /* rows of a group */
     int64_t copied = moii_mul(p->m, p->grouping == PRODUCT_MASKED ? p->groups : 1), values = moii_mul(copied, p->k);
     bool few = p->grouping != PRODUCT_MASKED || p->m <= moii_max(p->n, SMALL);
-    return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && !p->swiglu && few && values >= 0 && values / 16 < UINT32_MAX &&
+    return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && few && values >= 0 && values / 16 < UINT32_MAX &&
            p->b->elem == MOI_E4M3 && moii_thin_takes(p->b, p->k, p->groups);
 }
 

@@ -61,12 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) mixed_sm90(const __grid
 {
     const unsigned int base = shared_address(mixed_memory);
     const int warp = own_warp();
-    if (threadIdx.x == 0) ring_open(base);
-    if (threadIdx.x == 32) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
-    grid_wait();
-    grid_release();
-    groups_read(a, (int *)(mixed_memory + GROUPS_AT));
-    const group_list groups = { (const int *)(mixed_memory + GROUPS_AT), a.groups };
+    const group_list groups = begin_block(a, base, (int *)(mixed_memory + GROUPS_AT));
     if (warp < 4) {
         REGISTERS_GIVE(40);
         if (warp == 0) load_tiles(a, groups, base);

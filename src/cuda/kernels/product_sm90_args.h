@@ -33,7 +33,7 @@
 #define WIDEN_ROWS 4           /* WIDENS: of a ticket */
 #define WIDEN_CHUNK 128        /* whose tickets are counted together */
 #define PRODUCT_STEP_BYTES 128 /* of a row of A or B in one stage */
-#define THIN_GROUPS 512        /* thin_sm90: at most */
+#define THIN_GROUPS 512        /* thin_sm90, mixed_sm90: at most */
 #define THIN_ROWS 32           /* of A that come at a time */
 #define THIN_ROOM 2048         /* of a warp, for what it stores: bytes */
 

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * thin_multiply.cuh: the multiplying warpgroups of thin_sm90: a tile's sums, and from them to D.
- *
- * A lane (g = lane / 4, c = lane % 4) has rows g and g + 8 of B of its warp's 16, columns 8 i + 2 c and the next one: sum[4 i + 2 h + e] is row g + 8 h,
- * column 8 i + 2 c + e. */
+ * thin_multiply.cuh: the multiplying warpgroups of thin_sm90: a tile's sums, which lie as thin_store.cuh says. */
 #ifndef MOII_THIN_MULTIPLY_CUH
 #define MOII_THIN_MULTIPLY_CUH
 

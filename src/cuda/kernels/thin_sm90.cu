@@ -62,12 +62,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) thin_sm90(const __grid_
 {
     const unsigned int base = shared_address(thin_memory);
     const int warp = own_warp();
-    if (threadIdx.x == 0) ring_open(base);
-    if (threadIdx.x == 32) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
-    grid_wait();
-    grid_release();
-    groups_read(a, (int *)(thin_memory + GROUPS_AT));
-    const group_list groups = { (const int *)(thin_memory + GROUPS_AT), a.groups };
+    const group_list groups = begin_block(a, base, (int *)(thin_memory + GROUPS_AT));
     if (warp < 4) {
         REGISTERS_GIVE(56);
         if (warp == 0) load_tiles(a, groups, base);

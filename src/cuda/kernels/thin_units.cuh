@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * thin_units.cuh: which tiles there are, for thin_sm90: found by every warp for itself, in lists that the block makes once. */
+ * thin_units.cuh: how a block of thin_sm90 or mixed_sm90 begins, and which tiles there are: found by every warp for itself, in lists that it makes once. */
 #ifndef MOII_THIN_UNITS_CUH
 #define MOII_THIN_UNITS_CUH
 
@@ -42,6 +42,18 @@ MOII_FN void groups_read(const product_args &a, int *to)
         }
     }
     __syncthreads();
+}
+
+/* All threads: barriers, then, behind the grid before, the lists. */
+MOII_FN group_list begin_block(const product_args &a, unsigned int base, int *lists)
+{
+    if (threadIdx.x == 0) ring_open(base);
+    if (threadIdx.x == 32) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
+    grid_wait();
+    grid_release();
+    groups_read(a, lists);
+    const group_list l = { lists, a.groups };
+    return l;
 }
 
 /* The last of 32 places, `apart` from `first` on and before `end`, in front of which there are no more than i units; a whole warp. */
