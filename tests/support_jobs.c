@@ -14,6 +14,8 @@ const moit_pair moit_pairs[MOIT_PAIRS] = {
     { V(MOI_RECIPE_MX32, MOI_E5M2), V(MOI_RECIPE_MX32, MOI_E4M3) },
     { V(MOI_RECIPE_BF16, MOI_BF16), V(MOI_RECIPE_BF16, MOI_BF16) },
     { V(MOI_RECIPE_BLK128, MOI_E5M2), SQ(MOI_E4M3) },
+    { V(MOI_RECIPE_BF16, MOI_BF16), V(MOI_RECIPE_MX32, MOI_E4M3) },
+    { V(MOI_RECIPE_BF16, MOI_BF16), V(MOI_RECIPE_MX32, MOI_E5M2) },
 };
 
 static void equal_scales(moit_matrix *x, moi_mx_scales mx)

@@ -6,9 +6,9 @@
 #include "support_gpu.h"
 #include "support_products.h"
 
-enum { MOIT_PAIRS = 6, MOIT_GROUPS = 9, MOIT_DENSE = -1 };
+enum { MOIT_PAIRS = 8, MOIT_SAME_PAIRS = 6, MOIT_GROUPS = 9, MOIT_DENSE = -1 };
 
-/* Formats of A and B. */
+/* Formats of A and B; those of one recipe in front. */
 typedef struct moit_pair { moi_format a, b; } moit_pair;
 extern const moit_pair moit_pairs[MOIT_PAIRS];
 

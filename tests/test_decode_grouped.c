@@ -22,8 +22,8 @@ static moi_format format_of(int i)
 static moi_format act_of(const moi_format *f)
 {
     moi_format act = *f;
+    if (f->recipe == MOI_RECIPE_MX32) return MOI_FORMAT_BF16;
     act.block = MOI_BLOCK_VECTOR;
-    if (f->recipe == MOI_RECIPE_MX32 && f->elem != MOI_INT8) act.elem = MOI_E4M3;
     return act;
 }
 
@@ -65,16 +65,15 @@ static void rounded(const problem *p, double *y, double *bound)
     problem q = *p;
     moi_format act = act_of(&p->d.weights);
     int64_t t = p->a.tokens, h = p->d.hidden;
-    bool int8 = act.elem == MOI_INT8, scaled = moi_format_block(&act) > 0;
+    bool scaled = moi_format_block(&act) > 0;
     void *codes = exact_alloc(t * moi_row_bytes(act.elem, h)), *scales = exact_alloc(moi_scale_bytes(&act, t, h, 0)), *x = exact_alloc(t * h * 4);
     if (scaled || (act.elem == MOI_BF16 && p->d.x == MOI_F32)) {
         convert(&act, p->d.x, p->x, NULL, codes, scaled ? scales : NULL, t, h, false);
         convert(&act, MOI_F32, codes, scaled ? scales : NULL, x, NULL, t, h, true);
         q.x = x;
     }
-    /* E4M3: half a step of 2^-3, or where it is subnormal half of 2^-9 scales; rounded down, scales reach 448 of 512.  INT8: half of 2^-6 scales.  A scale
-     * is at most 2^-7 of the largest (INT8: twice that), or 2^-9 of it and a little. */
-    q.more = (coarse){ 0, !scaled || int8 ? 0x1p-8 : act.round == MOI_ROUND_FLOOR ? 0x1p-3 : 0x1p-4, int8 ? 0x1p-6 : scaled ? 0x1p-17 : 0, 0x1p-8 };
+    /* E4M3: half a step of 2^-3, or where it is subnormal half of 2^-9 scales.  A scale is at most 2^-7 of the largest, or 2^-9 of it and a little. */
+    q.more = (coarse){ 0, scaled ? 0x1p-4 : 0x1p-8, scaled ? 0x1p-17 : 0, 0x1p-8 };
     if (scaled) q.more.dot = 0x1p-6; /* P:gemm.bound of tensor cores: 2 * 34 * 2^-13 of the magnitudes' sum */
     else if (act.elem == MOI_BF16) q.more.dot = 0x1p-19;
     if (q.x != p->x) {

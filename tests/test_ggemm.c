@@ -18,6 +18,10 @@ static const struct { moi_format a, b; } pairs[] = {
     { V(MOI_RECIPE_MX32, MOI_INT8), V(MOI_RECIPE_MX32, MOI_E4M3) },
     { V(MOI_RECIPE_BLK128, MOI_E4M3), V(MOI_RECIPE_BLK128, MOI_E5M2) },
     { V(MOI_RECIPE_BLK128, MOI_E4M3), { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 } },
+    /* weights alone, but for GROUP_K */
+    { V(MOI_RECIPE_BF16, MOI_BF16), V(MOI_RECIPE_MX32, MOI_E4M3) },
+    { V(MOI_RECIPE_BF16, MOI_BF16), V(MOI_RECIPE_MX32, MOI_E2M1) },
+    { V(MOI_RECIPE_F32, MOI_F32), { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 } },
 };
 enum { PAIRS = sizeof pairs / sizeof *pairs, MAX_GROUPS = 12 };
 
@@ -218,15 +222,15 @@ static int job_set(job *j, moi_grouping grouping, int pair, int variant, int mod
 {
     moi_format *a = &j->a.format, *b = &j->b.format;
     *a = pairs[pair].a, *b = pairs[pair].b;
-    if (grouping == MOI_GROUP_K && b->block == MOI_BLOCK_SQUARE) return 0;
+    if (grouping == MOI_GROUP_K && (b->block == MOI_BLOCK_SQUARE || a->recipe != b->recipe)) return 0;
     j->desc.gather_rows = (int)grouping == GATHER;
     j->desc.scatter_rows = (int)grouping == SCATTER && variant % 3 != 1, j->desc.weighted = (int)grouping == SCATTER && variant % 3 != 2;
     if ((int)grouping >= GATHER) grouping = MOI_GROUP_M;
-    if (a->recipe <= MOI_RECIPE_BF16) {
+    if (b->recipe <= MOI_RECIPE_BF16) {
         j->a.order = (moi_order)(grouping == MOI_GROUP_K && (variant & 1)), j->b.order = (moi_order)(variant >> 1 & 1);
     } else {
         a->layout = (moi_layout)(variant % 3), b->layout = (moi_layout)((variant + pair) % 3);
-        if (a->recipe == MOI_RECIPE_BLK128) {
+        if (b->recipe == MOI_RECIPE_BLK128) {
             if (a->layout == MOI_LAYOUT_TILED) a->layout = MOI_LAYOUT_COL;
             if (b->layout == MOI_LAYOUT_TILED) b->layout = MOI_LAYOUT_COL;
         }

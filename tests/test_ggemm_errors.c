@@ -34,7 +34,7 @@ static void test_plan_errors(void **state)
     moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "a_order must be K_MAJOR for GROUP_M");
     d = ok, d.grouping = MOI_GROUP_K, d.a = MOI_FORMAT_BLK128_ACT, d.b = MOI_FORMAT_BLK128_WEIGHT;
     moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "b.block must be VECTOR for GROUP_K");
-    d = ok, d.a = MOI_FORMAT_F32;
+    d = ok, d.grouping = MOI_GROUP_K, d.b = MOI_FORMAT_MXFP8; /* weights alone: of groups of rows */
     moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_ARG, "ggemm plan: a and b must have one recipe");
     d = ok, d.groups = -1;
     moit_refused(moi_ggemm_plan_create(&plan, moit_ctx(0), &d), MOI_ERR_SHAPE, "must be >= 0, got -1");

@@ -14,6 +14,7 @@ static const struct { moi_format a, b; } pairs[] = {
     { V(MOI_RECIPE_BLK128, MOI_E5M2, MOI_LAYOUT_ROW), { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_COL, 0 } },
     { V(MOI_RECIPE_MX32, MOI_E4M3, MOI_LAYOUT_TILED), V(MOI_RECIPE_MX32, MOI_E4M3, MOI_LAYOUT_ROW) },
     { V(MOI_RECIPE_BLK128, MOI_E4M3, MOI_LAYOUT_ROW), V(MOI_RECIPE_BLK128, MOI_E4M3, MOI_LAYOUT_COL) },
+    { V(MOI_RECIPE_BF16, MOI_BF16, MOI_LAYOUT_ROW), V(MOI_RECIPE_MX32, MOI_E4M3, MOI_LAYOUT_ROW) },
 };
 static const moi_format results[] = {
     V(MOI_RECIPE_MX32, MOI_E4M3, MOI_LAYOUT_ROW),   V(MOI_RECIPE_BLK128, MOI_E4M3, MOI_LAYOUT_COL), V(MOI_RECIPE_MX32, MOI_E4M3, MOI_LAYOUT_TILED),
@@ -21,6 +22,7 @@ static const moi_format results[] = {
     { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, MOI_SCALE_POW2 },
     { MOI_RECIPE_MX32, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_FLOOR, MOI_LAYOUT_ROW, 0 },
     { MOI_RECIPE_MX32, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, MOI_NONFINITE_LENIENT },
+    V(MOI_RECIPE_BF16, MOI_BF16, MOI_LAYOUT_ROW),
 };
 enum { PAIRS = sizeof pairs / sizeof *pairs, RESULTS = sizeof results / sizeof *results, GROUPS = 5 };
 /* of groups, and rows of none behind them */
@@ -31,6 +33,7 @@ static const int64_t depths[] = { 144, 256, 0, 400, 32 };
 typedef struct job {
     moit_matrix a, b;
     moi_ggemm_desc desc;
+    bool mixed; /* mixed_sm90 stores what SwiGLU makes */
     int64_t offsets[GROUPS + 1], rows, a_rows;
     int32_t *index;
     moi_result got;
@@ -48,12 +51,18 @@ static void tame(moit_matrix *x, moit_rng *rng)
     moit_matrix_read(x);
 }
 
+static void see_kernel(void *user, const char *name, const char *value)
+{
+    if (!strcmp(name, "kernel")) ((job *)user)->mixed = strstr(value, "mixed_sm90") && strstr(value, "SWIGLU=1");
+}
+
 static void job_open(job *j, const char *row, int c, moit_rng *rng)
 {
     moi_ggemm_desc d = MOI_GGEMM_DESC_INIT;
     const int64_t *size = sizes[c % 4];
     d.row = row, d.a = pairs[c % PAIRS].a, d.b = pairs[c % PAIRS].b, d.out = moit_below(rng, 4) ? MOI_BF16 : MOI_F32, d.groups = GROUPS;
     d.n = columns[moit_below(rng, 6)], d.k = depths[moit_below(rng, 5)], d.swiglu = true, d.rowwise = results[moit_below(rng, RESULTS)];
+    if (d.a.recipe != d.b.recipe && moit_below(rng, 4)) d.rowwise = results[RESULTS - 1], d.k = 128 * (int64_t)moit_below(rng, 3); /* as mixed_sm90 does it */
     bool equal = d.rowwise.recipe == MOI_RECIPE_MX32 && d.rowwise.elem == MOI_E4M3 && !(d.rowwise.flags & MOI_NONFINITE_LENIENT);
     if (equal && moit_below(rng, 2)) d.rowwise_mx = MOI_MX_PER_128;
     for (int g = 0; g < GROUPS; g++) j->offsets[g + 1] = j->offsets[g] + size[g];
@@ -75,7 +84,10 @@ static void job_open(job *j, const char *row, int c, moit_rng *rng)
     j->got.data = moit_alloc(j->rows * moi_row_bytes(d.rowwise.elem, j->got.ld ? j->got.ld : f));
     j->got.scale = moit_alloc(moi_scale_bytes(&d.rowwise, j->rows, f, 0));
     j->desc = d;
+    moi_explain_config to = MOI_EXPLAIN_CONFIG_INIT;
+    to.each = see_kernel, to.user = j;
     moit_ok(moi_ggemm_plan_create(&j->plan, moit_mem_of(row).ctx, &d));
+    moit_ok(moi_ggemm_explain(moit_mem_of(row).ctx, &d, &to));
 }
 
 static void job_run(job *j)
@@ -152,20 +164,22 @@ static void test_bits(void **state)
 {
     (void)state;
     const char *row;
-    int parts, part = moit_part(&parts);
+    int parts, part = moit_part(&parts), mixed = 0;
     for (int i = 0; (row = moit_any_row("ggemm", i)); i++)
-        for (int c = part; c < 40; c += parts) {
+        for (int c = part; c < 60; c += parts) {
             moit_rng rng = moit_seed("ggemm swiglu", (uint64_t)c);
             job j;
             memset(&j, 0, sizeof j);
             job_open(&j, row, c, &rng);
             job_run(&j);
             job_check(&j, c);
+            mixed += j.mixed;
             moit_matrix_free(&j.a), moit_matrix_free(&j.b);
             moit_free(j.got.data), moit_free(j.got.scale);
             if (j.index) moit_free(j.index);
             moi_plan_free(j.plan);
         }
+    assert_true(parts > 1 || !moit_gpu() || mixed > 0);
 }
 
 static void test_errors(void **state)

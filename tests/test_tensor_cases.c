@@ -114,8 +114,8 @@ static int same_otherwise(const moit_job *first, moit_rng rng)
     return comparable;
 }
 
-/* Rows of each group, of one matrix, and those that a group is expected to have; multiprocessors for groups. */
-typedef struct few_shape { const int64_t *rows; int64_t dense, expected; int32_t sms; } few_shape;
+/* Rows of each group, of one matrix, and those that a group is expected to have; multiprocessors for groups; whether A is BF16. */
+typedef struct few_shape { const int64_t *rows; int64_t dense, expected; int32_t sms; bool alone; } few_shape;
 enum { FEW_CASES = 76 };
 
 /* Groups or, of the last cases, one matrix, with 1x32 scales that lie in words; columns that end anywhere; every way of storing.  was: rng in front of the
@@ -130,6 +130,7 @@ static moit_job few_rows(int i, moit_rng *rng, const few_shape *s, moit_rng *was
     if (i >= 60) j.grouping = MOIT_DENSE, j.groups = 1, j.m = s->dense, j.n = i % 2 ? 521 : 264, j.sm_limit = 2, j.expected = 0;
     j.a.format = moit_pairs[2 + i / 2 % 2].a, j.b.format = moit_pairs[2 + i / 4 % 2].b;
     j.a.format.layout = moit_under(rng, 2) ? MOI_LAYOUT_ROW : MOI_LAYOUT_TILED;
+    if (s->alone) j.a.format = (moi_format)PLAIN;
     j.b.format.layout = moit_under(rng, 2) ? MOI_LAYOUT_ROW : MOI_LAYOUT_TILED;
     j.out = moit_under(rng, 3) ? MOI_BF16 : MOI_F32, j.accumulate = j.out == MOI_F32 && moit_under(rng, 2);
     if (i % 3 == 1) j.ldd = (j.n + 15) / 8 * 8; /* rows that begin at multiples of 16 bytes, whatever they end at */
@@ -158,7 +159,7 @@ static void test_thin(void **state)
     int parts, part = moit_part(&parts), compared = 0;
     for (int i = part; i < FEW_CASES; i += parts) {
         moit_rng rng = moit_seed("tensor thin", (uint64_t)i), was;
-        moit_job j = few_rows(i, &rng, &(few_shape){ sizes[i % 5], dense[i % 8], 20, i % 2 ? 5 : 0 }, &was);
+        moit_job j = few_rows(i, &rng, &(few_shape){ sizes[i % 5], dense[i % 8], 20, i % 2 ? 5 : 0, false }, &was);
         moit_job_plan(&j, moit_gpu());
         assert_true(moit_job_chose(&j, "thin_sm90"));
         moit_job_fill(&j, &rng);
@@ -179,24 +180,23 @@ static void poison_weights(moit_job *j)
     moit_matrix_set(&j->b, 5, 77, NAN), moit_matrix_set(&j->b, 6, j->k - 1, copysignf(NAN, -1.0f));
     moit_matrix_set_scale(&j->b, other, 3, 64, NAN);
     for (int64_t l = 0; l < j->k && j->groups == 1; l++) {
-        moit_matrix_set_scale(&j->a, 0, 2, l, ldexpf(1.0f, 90)), moit_matrix_set_scale(&j->b, 0, 4, l, ldexpf(1.0f, -127));
+        if (j->a.format.recipe == MOI_RECIPE_BF16) moit_matrix_set(&j->a, 2, l, ldexpf(1.0f, 90));
+        else moit_matrix_set_scale(&j->a, 0, 2, l, ldexpf(1.0f, 90));
+        moit_matrix_set_scale(&j->b, 0, 4, l, ldexpf(1.0f, -127));
         moit_matrix_set(&j->b, 4, l, 1.0f + (float)(l % 3));
     }
     moit_matrix_read(&j->a), moit_matrix_read(&j->b);
 }
 
-/* More rows, or more of each group, for few multiprocessors, that all have tiles: A becomes BF16 first, the weights in registers. */
-static void test_mixed(void **state)
+static const int64_t mixed_sizes[][MOIT_GROUPS] = { { 0, 1, 31, 32, 33, 63, 64, 65, 0 }, { 127, 128, 0, 129, 193, 3, 256, 1, 300 },
+                                                    { 0, 0, 0, 0, 611, 0, 0, 0, 1 }, { 40, 40, 40, 40, 40, 40, 40, 40, 40 }, { 0, 0, 0, 0, 0, 0, 0, 0, 0 } };
+
+static void check_mixed(const few_shape shapes[FEW_CASES], const char *name)
 {
-    (void)state;
-    if (!moit_gpu()) skip();
-    static const int64_t sizes[][MOIT_GROUPS] = { { 0, 1, 31, 32, 33, 63, 64, 65, 0 }, { 127, 128, 0, 129, 193, 3, 256, 1, 300 },
-                                                  { 0, 0, 0, 0, 611, 0, 0, 0, 1 }, { 40, 40, 40, 40, 40, 40, 40, 40, 40 }, { 0, 0, 0, 0, 0, 0, 0, 0, 0 } };
-    static const int64_t dense[] = { 384, 385, 400, 448, 449, 511, 512, 513 };
     int parts, part = moit_part(&parts);
     for (int i = part; i < FEW_CASES; i += parts) {
-        moit_rng rng = moit_seed("tensor mixed", (uint64_t)i), was;
-        moit_job j = few_rows(i, &rng, &(few_shape){ sizes[i % 5], dense[i % 8], i % 2 ? 50 : 100, 1 + i % 2 }, &was);
+        moit_rng rng = moit_seed(name, (uint64_t)i), was;
+        moit_job j = few_rows(i, &rng, &shapes[i], &was);
         if (i % 4 == 3) poison_weights(&j);
         moit_job_plan(&j, moit_gpu());
         assert_true(moit_job_chose(&j, "mixed_sm90"));
@@ -205,6 +205,29 @@ static void test_mixed(void **state)
         moit_job_check(&j, (uint64_t)i);
         moit_job_close(&j);
     }
+}
+
+/* More rows, or more of each group, for few multiprocessors, that all have tiles: A becomes BF16 first, the weights in registers. */
+static void test_mixed(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const int64_t dense[] = { 384, 385, 400, 448, 449, 511, 512, 513 };
+    few_shape shapes[FEW_CASES];
+    for (int i = 0; i < FEW_CASES; i++) shapes[i] = (few_shape){ mixed_sizes[i % 5], dense[i % 8], i % 2 ? 50 : 100, 1 + i % 2, false };
+    check_mixed(shapes, "tensor mixed");
+}
+
+/* The same of A in BF16, of any number of rows: weights alone are scaled. */
+static void test_weights_alone(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const int64_t few[][MOIT_GROUPS] = { { 0, 1, 2, 7, 8, 9, 15, 16, 17 }, { 3, 3, 3, 3, 3, 3, 3, 3, 3 } }, dense[] = { 1, 7, 16, 17, 33, 129, 400, 5 };
+    few_shape shapes[FEW_CASES];
+    for (int i = 0; i < FEW_CASES; i++)
+        shapes[i] = (few_shape){ i % 2 ? few[i / 2 % 2] : mixed_sizes[i / 2 % 5], dense[i % 8], i % 2 ? 9 : i % 4 ? 50 : 100, i % 3, true };
+    check_mixed(shapes, "tensor weights alone");
 }
 
 /* Rows that a list names: all formats, layouts and promises about scales, rows of more pieces than a warp copies at once and of odd numbers of them,
@@ -234,7 +257,7 @@ static void test_gather(void **state)
         moit_job_gather(&j, &rng, 90);
         moit_job_operands(&j, &rng);
         moit_job_plan(&j, moit_gpu());
-        assert_int_equal(moit_job_chose(&j, "FOLLOWS=1"), a.recipe != MOI_RECIPE_MX32 || j.rows < 1536);
+        assert_int_equal(moit_job_chose(&j, "FOLLOWS=1"), b.recipe != MOI_RECIPE_MX32 || (a.recipe == MOI_RECIPE_MX32 && j.rows < 1536));
         moit_job_fill(&j, &rng);
         moit_job_run(&j);
         moit_job_check(&j, (uint64_t)i);
@@ -512,7 +535,8 @@ static void test_rows_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_weights_alone),
+        cmocka_unit_test(test_gather),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_strip), cmocka_unit_test(test_boxes), cmocka_unit_test(test_brief),
         cmocka_unit_test(test_split), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows), cmocka_unit_test(test_rows_apart),
     };

@@ -18,12 +18,12 @@ static int64_t size(moit_rng *rng, int64_t step)
 static void choose(moit_job *j, int grouping, moit_rng *rng)
 {
     *j = (moit_job){ .grouping = grouping };
-    int pair = (int)moit_under(rng, MOIT_PAIRS);
+    int pair = (int)moit_under(rng, grouping == MOI_GROUP_K ? MOIT_SAME_PAIRS : MOIT_PAIRS);
     j->a.format = moit_pairs[pair].a, j->b.format = moit_pairs[pair].b;
     if (grouping == MOI_GROUP_K && j->b.format.block == MOI_BLOCK_SQUARE) j->b.format.block = MOI_BLOCK_VECTOR;
-    bool plain = j->a.format.recipe == MOI_RECIPE_BF16;
+    bool plain = j->b.format.recipe == MOI_RECIPE_BF16, alone = !plain && j->a.format.recipe == MOI_RECIPE_BF16;
     if (!plain) {
-        int layouts = j->a.format.recipe == MOI_RECIPE_MX32 ? 3 : 2;
+        int layouts = j->b.format.recipe == MOI_RECIPE_MX32 ? 3 : 2;
         static const moi_layout kinds[] = { MOI_LAYOUT_ROW, MOI_LAYOUT_COL, MOI_LAYOUT_TILED };
         j->a.format.layout = kinds[moit_under(rng, layouts)];
         j->b.format.layout = j->b.format.block == MOI_BLOCK_SQUARE ? kinds[moit_under(rng, 2)] : kinds[moit_under(rng, layouts)];
@@ -40,6 +40,8 @@ static void choose(moit_job *j, int grouping, moit_rng *rng)
         if (j->b.order) j->n = (j->n + 7) / 8 * 8;
         j->a.pad = 8 * moit_under(rng, 3), j->b.pad = 8 * moit_under(rng, 3);
     } else j->a.pad = 16 * moit_under(rng, 3), j->b.pad = 16 * moit_under(rng, 3);
+    if (alone && moit_under(rng, 2)) j->k = 128 * moit_under(rng, 6); /* as mixed_sm90 takes it */
+    if (alone && grouping == MOIT_DENSE && moit_under(rng, 2)) j->a.order = MOI_MN_MAJOR, j->m = (j->m + 7) / 8 * 8;
     if (j->a.format.recipe == MOI_RECIPE_MX32) j->mx = (moi_mx_scales)moit_under(rng, 3);
     if (grouping == MOIT_DENSE && j->a.format.recipe == MOI_RECIPE_MX32 && !moit_under(rng, 16)) /* so many rows are widened by the product itself */
         j->mx = MOI_MX_FREE, j->m = 16384 + moit_under(rng, 300), j->n = 1 + moit_under(rng, 20), j->k = 16 * (1 + moit_under(rng, 40));
@@ -130,7 +132,7 @@ static void test_limit(void **state)
         int grouping = i % 4 - 1;
         moit_job j = { .gpu = true };
         do moit_job_free_lists(&j), choose(&j, grouping, &rng);
-        while (j.a.format.recipe != MOI_RECIPE_BF16 || j.accumulate || (grouping == MOIT_DENSE && j.m <= 256)); /* without parts */
+        while (j.b.format.recipe != MOI_RECIPE_BF16 || j.accumulate || (grouping == MOIT_DENSE && j.m <= 256)); /* without parts */
         j.gpu = true, j.sm_limit = 0, j.overlap = false;
         moit_job_operands(&j, &rng);
         moit_job_plan(&j, moit_gpu());

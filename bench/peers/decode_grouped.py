@@ -5,8 +5,8 @@ itself expects them to be faster, in one process.
 
     MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/decode_grouped.py [OUT.csv]
 
-Weights in MXFP8, in FP8 with a scale for each square of 128, and in BF16.  Grouped products round x and u as the weights are (blocks in vectors), the
-decode rows do not; BF16 is not rounded by either.  Otherwise as decode.py, columns too; error_mxfp8_x: the error of the layer whose x and u are rounded.
+Weights in MXFP8, in FP8 with a scale for each square of 128, and in BF16.  Beside FP8 grouped products round x and u as the weights are (blocks in
+vectors); the decode rows never do.  Otherwise as decode.py, columns too; error_mxfp8_x: the error of the layer whose x and u are rounded.
 DECODE_BATCHES, DECODE_SHAPES: a selection."""
 import os
 
@@ -50,7 +50,7 @@ def main():
                 plans[0]()
                 takes = 0 < plans[0].grouped_from <= batch
                 error, distance = d.errors(plans[0].y, want)
-                assert error < (1.25 * rounded if takes else 0) + 1e-2, f"{name} {case}: off by {error}"
+                assert error < (1.25 * rounded if takes and name == "block-fp8" else 0) + 1e-2, f"{name} {case}: off by {error}"
                 row = "grouped products" if takes else plans[0].row
                 d.report(out, start, row, shape, f"{name} grouped {case}", batch, distinct, size, d.graph_time(plans), floor, error, rounded, distance)
                 for plan in plans:

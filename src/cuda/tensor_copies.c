@@ -8,10 +8,18 @@
 #include "kernels/widen_sm90_args.h"
 #include "tensor_product.h"
 
-static void widen_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "E5M2=%d PLACED=%d", i % 2, i / 2); }
+static void widen_defines(const moi_format *f, bool placed, char defines[MOII_DEFINES])
+{
+    snprintf(defines, MOII_DEFINES, "ELEM=%d PLACED=%d", (int)f->elem, placed);
+}
+static void widen_variant(int i, char defines[MOII_DEFINES])
+{
+    static const moi_format f[] = { { .elem = MOI_E4M3 }, { .elem = MOI_E5M2 }, { .elem = MOI_E4M3 }, { .elem = MOI_E5M2 }, { .elem = MOI_BF16 } };
+    widen_defines(&f[i], i >= 2, defines);
+}
 static void gather_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "SCALE_BYTES=%d", i == 2 ? 4 : i); }
 
-const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 4, .variant = widen_variant };
+const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 5, .variant = widen_variant };
 const moii_kernel moii_gather_kernel = { .stem = "gather_sm90", .archs = "sm_90a", .registers = 40, .variants = 3, .variant = gather_variant };
 
 product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth)
@@ -37,28 +45,27 @@ int64_t moii_tensor_counters(const moii_tensor_product *p, int64_t m)
 
 /* ---- planning ---- */
 
-/* Elements of the largest operand a (0) or b (1). */
+/* How many matrices operand a (0) or b (1) has. */
+static int64_t matrices(const moii_tensor_product *p, int operand)
+{
+    return (operand ? moii_tensor_experts(p) : p->grouping == PRODUCT_MASKED) ? p->groups : 1;
+}
+
+/* Elements of the largest. */
 static int64_t elements(const moii_tensor_plan *s, int operand)
 {
     const moii_tensor_product *p = &s->product;
-    bool several = p->grouping == (operand ? PRODUCT_ROWS : PRODUCT_MASKED);
-    return moii_mul(moii_mul(operand ? p->n : p->m, moii_tensor_depth(p, &s->a, p->k)), several ? p->groups : 1);
+    return moii_mul(moii_mul(operand ? p->n : p->m, moii_tensor_depth(p, &s->a, p->k)), matrices(p, operand));
 }
 
-static moi_status plan_widening(moi_plan *plan, moii_tensor_plan *s)
+static moi_status plan_widening(moi_plan *plan, moii_tensor_plan *s, int i)
 {
-    int64_t at = 0;
-    int operands = s->product.mixed ? 1 : 2;
-    for (int i = 0; i < operands; i++) {
-        int64_t count = elements(s, i);
-        MOII_REQUIRE(count >= 0 && count / 16 < UINT32_MAX, MOI_ERR_SHAPE, "%s plan: operand %s has too many elements", moii_op_name(plan->op),
-                     i ? "b" : "a");
-        s->copies_at[i] = at, at += moii_round_up(2 * count, MOII_WORKSPACE_ALIGN);
-        s->copy[i].kernel = &moii_widen_kernel;
-        snprintf(s->copy[i].defines, MOII_DEFINES, "E5M2=%d PLACED=%d", (i ? s->b.elem : s->a.elem) == MOI_E5M2, s->product.mixed);
-    }
-    plan->workspace_bytes = at;
-    return moii_gpu_prepare(plan->ctx, s->copy, operands);
+    int64_t count = elements(s, i);
+    MOII_REQUIRE(count >= 0 && count / 16 < UINT32_MAX, MOI_ERR_SHAPE, "%s plan: operand %s has too many elements", moii_op_name(plan->op), i ? "b" : "a");
+    s->copies_at[i] = plan->workspace_bytes, plan->workspace_bytes += moii_round_up(2 * count, MOII_WORKSPACE_ALIGN);
+    s->copy[i].kernel = &moii_widen_kernel;
+    widen_defines(i ? &s->b : &s->a, s->product.mixed, s->copy[i].defines);
+    return moii_gpu_prepare(plan->ctx, &s->copy[i], 1);
 }
 
 static int scale_bytes(const moi_format *f) { return moii_format_plain(f) ? 0 : f->recipe == MOI_RECIPE_MX32 ? 1 : 4; }
@@ -79,10 +86,17 @@ static moi_status plan_order(moi_plan *plan, moii_tensor_plan *s)
     return moii_gpu_prepare(plan->ctx, s->copy, 1);
 }
 
+/* Whether the first copy is rows in the list's order, and nothing else. */
+static bool orders(const moii_tensor_plan *s)
+{
+    return s->product.gather_rows && !s->product.mixed && (!s->product.widened || moii_format_plain(&s->a));
+}
+
 moi_status moii_tensor_plan_copies(moi_plan *plan, moii_tensor_plan *s)
 {
-    if (s->product.widened || s->product.mixed) return plan_widening(plan, s);
-    return s->product.gather_rows ? plan_order(plan, s) : MOI_OK;
+    if (orders(s)) MOII_TRY(plan_order(plan, s));
+    else if (s->product.mixed || (s->product.widened && !moii_format_plain(&s->a))) MOII_TRY(plan_widening(plan, s, 0));
+    return s->product.widened ? plan_widening(plan, s, 1) : MOI_OK;
 }
 
 /* ---- launching ---- */
@@ -104,8 +118,7 @@ static moi_status widen(const moi_plan *plan, int i, const moii_tensor_run *r, c
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     const moi_operand *o = i ? r->b : r->a;
-    int64_t rows = i ? p->n : r->m, lie = i == 0 && p->gather_rows ? r->a_rows : rows;
-    int64_t groups = p->grouping == (i ? PRODUCT_ROWS : PRODUCT_MASKED) ? p->groups : 1;
+    int64_t rows = i ? p->n : r->m, lie = i == 0 && p->gather_rows ? r->a_rows : rows, groups = matrices(p, i);
     widen_sm90_args x = { .codes = o->data, .scales = moii_tensor_scales(i ? &s->b : &s->a, o, lie, r->k), .out = (void *)(workspace + s->copies_at[i]),
                           .counter = (int *)(void *)(workspace + s->tickets_at), .counters = (unsigned int)moii_tensor_counters(p, r->m),
                           .ld = pitch_of(i ? &s->b : &s->a, o, r->k), .group_rows = (unsigned int)lie, .pieces = (unsigned int)(r->k / 16),
@@ -147,16 +160,13 @@ moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor
     MOII_TRY(moii_tensor_check_pitch(plan, where, "a", pitch_of(&s->a, c->run.a, c->run.k)));
     if (p->widened) MOII_TRY(moii_tensor_check_pitch(plan, where, "b", pitch_of(&s->b, c->run.b, c->run.k)));
     c->a = (moi_operand){ base + s->copies_at[0], base + s->scales_at, 0 };
+    if (orders(s)) MOII_TRY(bring_into_order(plan, &c->run, &c->a, stream));
+    else if (s->copy[0].kernel && !p->widens) MOII_TRY(widen(plan, 0, &c->run, base, stream)); /* else the product does it */
     if (p->widened) {
         c->b = (moi_operand){ base + s->copies_at[1], NULL, 0 };
-        if (!p->widens) MOII_TRY(widen(plan, 0, &c->run, base, stream)); /* else the product does it */
         MOII_TRY(widen(plan, 1, &c->run, base, stream));
         c->run.narrow = c->run.a, c->run.b = &c->b;
-    } else if (p->mixed) {
-        MOII_TRY(widen(plan, 0, &c->run, base, stream));
-    } else {
-        MOII_TRY(bring_into_order(plan, &c->run, &c->a, stream));
     }
-    c->run.a = &c->a;
+    if (s->copy[0].kernel) c->run.a = &c->a;
     return MOI_OK;
 }

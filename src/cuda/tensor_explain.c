@@ -49,10 +49,13 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
     char text[MOII_DEFINES + 32];
     best b = { .to = to, .p = &p };
     moii_tensor_settle(&p, moii_gpu_of(ctx)->sms);
-    if (p.widened)
+    bool alone = moii_tensor_weights_alone(product);
+    if (p.widened && alone) to->each(to->user, "copies", "b becomes BF16 first");
+    else if (p.widened)
         to->each(to->user, "copies", p.widens ? "both operands become BF16, a while it is multiplied: a scale for every 32 products would cost more"
                                               : "both operands become BF16 first: a scale for every 32 products would cost more");
-    if (p.mixed) to->each(to->user, "copies", "a becomes BF16 first, and b where it is multiplied: a scale for every 32 products would cost more");
+    if (p.mixed && alone) to->each(to->user, "copies", "a is brought into another order first; b becomes BF16 where it is multiplied");
+    else if (p.mixed) to->each(to->user, "copies", "a becomes BF16 first, and b where it is multiplied: a scale for every 32 products would cost more");
     if (p.gather_rows)
         to->each(to->user, "rows", p.widened || p.mixed ? "copies of a's are made in the list's order" : "those that the list names are copied in order first");
     snprintf(text, sizeof text, "%d of %d", p.sms, moii_gpu_of(ctx)->sms);

@@ -39,7 +39,8 @@ static int64_t most_scales(const moii_tensor_product *p)
 static void set_scaling(moii_tensor_product *p)
 {
     bool a_cols = p->gather_rows || p->a->layout == MOI_LAYOUT_COL, b_cols = p->b->layout == MOI_LAYOUT_COL;
-    if (p->a->elem == MOI_BF16) p->scaling = SCALING_NONE;
+    if (p->b->elem == MOI_BF16) p->scaling = SCALING_NONE;
+    else if (moii_tensor_weights_alone(p)) p->scaling = SCALING_MX, p->widened = true;
     else if (p->a->recipe == MOI_RECIPE_MX32) {
         p->scaling = p->mx == MOI_MX_PER_ROW ? SCALING_ROWS : p->mx == MOI_MX_FREE ? SCALING_MX : SCALING_VECTOR;
         p->scale_e8m0 = p->scaling == SCALING_VECTOR;
@@ -53,10 +54,10 @@ static void set_scaling(moii_tensor_product *p)
 
 bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
 {
-    bool plain = p->a->elem == MOI_BF16 && p->b->elem == MOI_BF16;
+    bool plain = p->a->elem == MOI_BF16 && p->b->elem == MOI_BF16, alone = p->a->elem == MOI_BF16 && p->b->recipe == MOI_RECIPE_MX32;
     p->out_f32 = out == MOI_F32;
-    *why = "operands must be BF16, or both E4M3 or E5M2 of one recipe";
-    if (!plain && !(eight_bits(p->a) && eight_bits(p->b) && p->a->recipe == p->b->recipe)) return false;
+    *why = "operands must be BF16, or both E4M3 or E5M2 of one recipe, or b that of mx32 beside a in BF16";
+    if (!plain && !(eight_bits(p->b) && (alone || (eight_bits(p->a) && p->a->recipe == p->b->recipe)))) return false;
     *why = "sizes must be below 2^31";
     if (p->gather_rows > INT32_MAX || p->scatter_rows > INT32_MAX) return false;
     if ( p->m > INT32_MAX || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || p->groups > INT32_MAX) return false;
@@ -76,9 +77,10 @@ bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
 
 bool moii_tensor_activates(const moii_tensor_product *p, const moi_format *act)
 {
+    if (moii_mixed_pays(p)) return act->elem == MOI_BF16 && !p->out_f32;
     int kind = moii_tile8_kind(act);
     bool sums = p->scaling == SCALING_SQUARE || p->scaling == SCALING_NONE || p->widened, known = kind == TILE_MX32 || kind == TILE_BLK128;
-    return !moii_mixed_pays(p) && sums && known && !p->out_f32 && !p->b_turned && p->n % 256 == 0 && moi_scale_bytes(act, p->m, p->n / 2, 0) <= UINT32_MAX;
+    return sums && known && !p->out_f32 && !p->b_turned && p->n % 256 == 0 && moi_scale_bytes(act, p->m, p->n / 2, 0) <= UINT32_MAX;
 }
 
 static void append(char defines[MOII_DEFINES], const char *more)
@@ -142,7 +144,7 @@ void moii_tensor_settle(moii_tensor_product *p, int sms)
     p->mixed = moii_mixed_pays(p);
     if (p->mixed) p->widened = false, p->a = &plain_bf16;
     if (p->widened) {
-        bool itself = p->grouping == PRODUCT_DENSE && p->m >= WIDENS_FROM && p->k > 0 && p->n > 0;
+        bool itself = p->grouping == PRODUCT_DENSE && p->m >= WIDENS_FROM && p->k > 0 && p->n > 0 && !moii_tensor_weights_alone(p);
         p->widens = itself ? p->a->elem : (moi_dtype)0;
         p->a = p->b = &plain_bf16, p->scaling = SCALING_NONE;
     }
@@ -251,6 +253,10 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
 static moi_status set_act(const moi_plan *plan, const char *where, const moii_tensor_run *r, product_args *x)
 {
     const moii_tensor_product *p = &((const moii_tensor_plan *)plan->state)->product;
+    if (p->mixed) {
+        x->d = (void *)(uintptr_t)r->act.data, x->ldd = r->act.ld ? r->act.ld : p->n / 2;
+        return MOI_OK;
+    }
     x->act = (void *)(uintptr_t)r->act.data;
     x->act_pitch = r->act.ld ? r->act.ld : p->n / 2;
     x->act_scales = moii_tensor_scales(p->act, &r->act, r->m, p->n / 2);
@@ -292,7 +298,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     x.n_tiles = (int)moii_tile_across(p, t);
     if (p->grouping == PRODUCT_DEPTH) x.depth_block = (int)moi_format_block(&s->a);
     x.band = moii_tensor_band(p, t);
-    x.vectors = moii_aligned(r->d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
+    x.vectors = moii_aligned(x.d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
     bool carries = moii_tile_carries(p, t);
     if (x.vectors && (carries || (!p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && !t->thin && t->bn % 64 == 0))) {
         int64_t extent[3] = { p->n, p->grouping == PRODUCT_MASKED ? p->groups * r->m : r->m, p->grouping == PRODUCT_DEPTH ? p->groups : 1 };
@@ -317,6 +323,14 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     return moii_gpu_run(plan, &s->kernel, &launch, &x, stream);
 }
 
+/* Weights alone may lie anywhere, for others' sake: copies of 16 bytes do not take that. */
+static moi_status check_weights(const char *where, const moii_tensor_plan *s, const moi_operand *b)
+{
+    bool lie = !moii_format_plain(&s->a) || moii_format_plain(&s->b) || (moii_aligned(b->data, 16) && moii_aligned(b->scale, 16));
+    MOII_REQUIRE(lie, MOI_ERR_ALIGN, "%s: b: data and scales must be aligned to 16 bytes for this row, got %p and %p", where, b->data, b->scale);
+    return MOI_OK;
+}
+
 /* Tensor maps are made in the current context. */
 moi_status moii_tensor_launch(const moi_plan *plan, const char *where, const moii_tensor_run *run, void *workspace, moi_stream stream)
 {
@@ -326,7 +340,8 @@ moi_status moii_tensor_launch(const moi_plan *plan, const char *where, const moi
     MOII_TRY(moii_gpu_enter(gpu, &pushed));
     moii_tensor_copied c = { .run = *run };
     c.run.k = moii_tensor_depth(&s->product, &s->a, run->k);
-    moi_status status = moii_tensor_copy(plan, where, &c, workspace, stream);
+    moi_status status = check_weights(where, s, run->b);
+    if (!status) status = moii_tensor_copy(plan, where, &c, workspace, stream);
     if (!status) status = launch_product(plan, where, &c.run, workspace, stream);
     moii_gpu_leave(gpu, pushed);
     return status;

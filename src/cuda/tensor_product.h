@@ -32,6 +32,9 @@ typedef struct moii_tensor_product {
     const moi_format *act;          /* of what SwiGLU gives */
 } moii_tensor_product;
 
+/* B is scaled, A is BF16. */
+static inline bool moii_tensor_weights_alone(const moii_tensor_product *p) { return p->a->elem == MOI_BF16 && p->b->elem != MOI_BF16; }
+
 /* Each group has its own B. */
 static inline bool moii_tensor_experts(const moii_tensor_product *p) { return p->grouping == PRODUCT_ROWS || p->grouping == PRODUCT_MASKED; }
 

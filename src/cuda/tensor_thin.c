@@ -55,28 +55,31 @@ static bool mixed_fits(const moii_tensor_product *p)
     enum { SMALL = 1024 }; /* rows of a group */
     int64_t copied = moii_mul(p->m, p->grouping == PRODUCT_MASKED ? p->groups : 1), values = moii_mul(copied, p->k);
     bool few = p->grouping != PRODUCT_MASKED || p->m <= moii_max(p->n, SMALL);
-    return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && few && values >= 0 && values / 16 < UINT32_MAX &&
+    return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && few && values >= 0 && values / 16 < UINT32_MAX && !p->a_turned &&
            p->b->elem == MOI_E4M3 && moii_thin_takes(p->b, p->k, p->groups);
 }
 
 /* Rows of a group, in the mean, that are too many for thin_sm90, too few for a copy of the weights; and tiles enough that the last round's idle
- * multiprocessors do not cost what it gains: measured (gemm-hopper.md). */
+ * multiprocessors do not cost what it gains: measured (gemm-hopper.md).  Where weights alone are scaled nothing but the copy is left. */
 bool moii_mixed_pays(const moii_tensor_product *p)
 {
     if (!mixed_fits(p)) return false;
     bool experts = moii_tensor_experts(p);
-    int64_t rows = moii_tensor_group_rows(p), least = experts ? 33 : 384, most = experts ? 1023 : 767;
+    bool alone = moii_tensor_weights_alone(p);
+    int64_t rows = moii_tensor_group_rows(p), least = alone ? 0 : experts ? 33 : 384, most = experts ? 1023 : 767;
     moii_tensor_tile t = moii_mixed_tile(rows);
     int64_t tiles = moii_mul(moii_ceil_div(rows, t.bn) * moii_ceil_div(p->n, moii_tile_lines(p, &t)), experts ? p->groups : 1);
     int64_t rounds = moii_ceil_div(tiles, p->sms), busy = experts && rows > 64 ? 75 : 80; /* per cent */
-    return tiles > 0 && rows >= least && (rows <= most || p->grouping == PRODUCT_MASKED) && 100 * tiles >= busy * rounds * p->sms;
+    bool enough = alone ? experts || 8 * tiles >= p->sms : 100 * tiles >= busy * rounds * p->sms;
+    return tiles > 0 && rows >= least && (rows <= most || p->grouping == PRODUCT_MASKED) && enough;
 }
 
 void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES])
 {
     if (p->mixed) {
-        snprintf(defines, MOII_DEFINES, "GROUPS=%d OUT_F32=%d ADD=%d SCATTER=%d WEIGHTED=%d WGS=%d WAVES=%d BN=%d STAGES=%d SHARED_BYTES=%d",
-                 p->grouping, p->out_f32, p->accumulate, p->scatter_rows > 0, p->weighted, t->wgs, t->waves, t->bn, t->stages, moii_tensor_shared(p, t));
+        snprintf(defines, MOII_DEFINES, "GROUPS=%d OUT_F32=%d ADD=%d SCATTER=%d WEIGHTED=%d SWIGLU=%d WGS=%d WAVES=%d BN=%d STAGES=%d SHARED_BYTES=%d",
+                 p->grouping, p->out_f32, p->accumulate, p->scatter_rows > 0, p->weighted, p->swiglu, t->wgs, t->waves, t->bn, t->stages,
+                 moii_tensor_shared(p, t));
         return;
     }
     snprintf(defines, MOII_DEFINES, "GROUPS=%d ELEM_A=%d ELEM_B=%d OUT_F32=%d ADD=%d SCATTER=%d WEIGHTED=%d WGS=%d BN=%d STAGES=%d SHARED_BYTES=%d",

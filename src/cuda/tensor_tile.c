@@ -274,7 +274,7 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
 {
     search s = { .p = p, .told = told, .user = user };
     int64_t rows = moii_tensor_group_rows(p);
-    if (p->swiglu) {
+    if (p->swiglu && !p->mixed) {
         for (int waves = 1; waves <= 2; waves++) consider(&s, (moii_tensor_tile){ 2, waves, 128, 8, 1, 1, 1, 0, 0, 0, 0 });
         return s.best;
     }

@@ -8,7 +8,7 @@
 
 enum { ROUTE, PERMUTE, TAKE_X, COMBINE, PARTS };
 enum { UP, DOWN, PRODUCTS };
-enum { SIZES = 5 };
+enum { SIZES = 3 };
 typedef enum take { AS_IT_IS, QUANTIZED, WIDENED } take; /* how x becomes the first product's operand */
 
 typedef struct state {
@@ -51,11 +51,12 @@ static int64_t lay(const moi_plan *plan, const state *s, char *base, int64_t tok
     return a.used;
 }
 
-/* Activations as the weights are, in vectors, and in 8 bits where those are scaled: what one product takes together. */
+/* BF16 beside weights of mx32; else activations as the weights are, in vectors, and in 8 bits where those are scaled: what one product takes together. */
 static moi_format act_of(const moi_format *weights)
 {
+    if (weights->recipe == MOI_RECIPE_MX32) return moii_plain_format(MOI_BF16);
     moi_format f = *weights;
-    if (!moii_format_plain(&f) && f.elem != MOI_INT8) f.elem = MOI_E4M3;
+    if (!moii_format_plain(&f)) f.elem = MOI_E4M3;
     f.block = MOI_BLOCK_VECTOR;
     f.layout = MOI_LAYOUT_ROW;
     return f;
@@ -88,12 +89,12 @@ static moi_status plan_products(const moi_plan *plan, const state *s, int64_t to
     return moi_ggemm_plan_create(&out[DOWN], plan->ctx, &g);
 }
 
-/* How products are cut, and what of MXFP8 becomes BF16 first, follows from how many rows there can be: what suits thousands of tokens takes longer for
- * a hundred than the decode rows.  So there are products for a few rows of each expert in the mean, for fewer than copies of weights are worth it for, and
- * for all: as the products of Hopper change their ways. */
+/* How products are cut, and whether weights of mx32 become BF16 first, follows from how many rows there can be: what suits thousands of tokens takes longer
+ * for a hundred than the decode rows.  So there are products for a few rows of each expert in the mean, for fewer than copies of weights are worth it for,
+ * and for all: as the products of Hopper change their ways. */
 static moi_status plan_sizes(const moi_plan *plan, state *s)
 {
-    static const int64_t ends[][SIZES] = { { 64, 511, INT64_MAX }, { 32, 64, 511, 1023, INT64_MAX } };
+    static const int64_t ends[][SIZES] = { { 64, 511, INT64_MAX }, { 64, 1023, INT64_MAX } };
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     const int64_t *rows = ends[d->weights.recipe == MOI_RECIPE_MX32];
     for (int i = 0; i < SIZES; i++) {

@@ -21,7 +21,7 @@ static moi_status take_desc(const moi_ctx *ctx, const moi_ggemm_desc *desc, moi_
 {
     MOII_REQUIRE(ctx, MOI_ERR_ARG, "ggemm plan: ctx is NULL");
     MOII_TRY(moii_take(d, sizeof *d, desc, "ggemm plan: desc"));
-    moii_product_desc p = { &d->a, &d->b, d->a_order, d->b_order, d->out, d->accumulate, false, d->mx, d->sm_limit };
+    moii_product_desc p = { &d->a, &d->b, d->a_order, d->b_order, d->out, d->accumulate, d->grouping != MOI_GROUP_K, d->mx, d->sm_limit };
     MOII_TRY(moii_product_check("ggemm plan", &p));
     MOII_REQUIRE(d->grouping == MOI_GROUP_M || d->grouping == MOI_GROUP_K || d->grouping == MOI_GROUP_MASKED, MOI_ERR_ARG,
                  "ggemm plan: grouping must be GROUP_M (0), GROUP_K (1) or GROUP_MASKED (2), got %d", (int)d->grouping);
@@ -44,20 +44,22 @@ static moi_status take_desc(const moi_ctx *ctx, const moi_ggemm_desc *desc, moi_
     return moii_mx_check(d->rowwise_mx, MOI_MX_PER_128, &d->rowwise, d->swiglu, "ggemm plan: rowwise");
 }
 
+static uint32_t recipes_of(const moi_ggemm_desc *d) { return MOII_RECIPE_BIT(d->a.recipe) | MOII_RECIPE_BIT(d->b.recipe); }
+
 moi_status moi_ggemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_ggemm_desc *desc)
 {
     moi_ggemm_desc d;
     MOII_REQUIRE(out, MOI_ERR_ARG, "ggemm plan: out is NULL");
     *out = NULL;
     MOII_TRY(take_desc(ctx, desc, &d));
-    return moii_plan_make(out, ctx, MOII_OP_GGEMM, &d, sizeof d, d.row, MOII_RECIPE_BIT(d.a.recipe));
+    return moii_plan_make(out, ctx, MOII_OP_GGEMM, &d, sizeof d, d.row, recipes_of(&d));
 }
 
 moi_status moi_ggemm_explain(moi_ctx *ctx, const moi_ggemm_desc *desc, const moi_explain_config *config)
 {
     moi_ggemm_desc d;
     MOII_TRY(take_desc(ctx, desc, &d));
-    return moii_plan_explain(ctx, MOII_OP_GGEMM, &d, sizeof d, d.row, MOII_RECIPE_BIT(d.a.recipe), config);
+    return moii_plan_explain(ctx, MOII_OP_GGEMM, &d, sizeof d, d.row, recipes_of(&d), config);
 }
 
 /* Offsets lie in device memory; only the CPU back end may read them before it starts. */
@@ -135,7 +137,8 @@ static moi_status check_operands(const moi_ggemm_desc *d, const moi_ggemm_args *
     moi_format plain = moii_plain_format(d->out);
     if (d->grouping != MOI_GROUP_K) {
         MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, d->gather_rows ? a->a_rows : a->rows, d->k));
-        MOII_TRY(moii_product_operand("ggemm run: b", &d->b, d->b_order, &a->b, d->n, d->k));
+        if (moii_format_plain(&d->a)) MOII_TRY(moii_product_weight("ggemm run: b", &d->b, d->b_order, &a->b, d->n, d->k));
+        else MOII_TRY(moii_product_operand("ggemm run: b", &d->b, d->b_order, &a->b, d->n, d->k));
         return check_result(d, a);
     }
     int64_t a_depth = a->rows ? moi_ragged_cols(&d->a, a->rows, d->groups) : 0, b_depth = a->rows ? moi_ragged_cols(&d->b, a->rows, d->groups) : 0;

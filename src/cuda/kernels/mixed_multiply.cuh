@@ -142,8 +142,12 @@ MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int 
     if (ADD && a.k == 0) return;
     const unit u = find_unit(a, groups, i); /* found again: no registers keep it */
     const unsigned int room = base + ROOMS_AT + threadIdx.x / 32 % (4 * WGS) * THIN_ROOM;
+#if SWIGLU
+    store_activated(a, u, columns, line_of(a, u, first), a.n / 2, sum[0], sum[1], room);
+#else
 #pragma unroll
     for (int w = 0; w < WAVES; w++) store_tile(a, u, columns, u.line + first + w * 64, sum[w], room);
+#endif
 }
 
 MOII_FN void multiply_units(const product_args &a, const group_list &groups, unsigned int base, int wg)

@@ -7,6 +7,7 @@
  * BF16's exponents do not end, and the tensor cores' own sums are all: nothing is added between products.
  *
  *   defines   GROUPS PRODUCT_DENSE, PRODUCT_ROWS, PRODUCT_MASKED;  OUT_F32, ADD, SCATTER, WEIGHTED as in product_sm90.cuh
+ *             SWIGLU: 1: B is gate and up, n = 2 f, and D what SwiGLU makes of their products, of f columns and in BF16;  then none of the four
  *             STAGES  of the ring;  BN, WGS, WAVES  64 or 128, 2 and 2: a tile has BN rows of A, and of B two times 64 for each warpgroup that multiplies
  *   A         each 128 values of a row in widen_sm90's order (PLACED)
  *   a.k       a multiple of 128; scales of four blocks lie in words (product_scales.words)
@@ -44,6 +45,7 @@
 #define ROOMS_AT (BARRIERS_AT + STAGES * 16) /* thin_store.cuh */
 #define GROUPS_AT (ROOMS_AT + 4 * WGS * THIN_ROOM)
 static_assert(SHARED_BYTES == GROUPS_AT + (3 * THIN_GROUPS + 1) * 4, "the launch reserves another number of bytes");
+static_assert(!SWIGLU || !(OUT_F32 || SCATTER || WEIGHTED), "what store_activated does");
 static_assert((BN == 64 || BN == 128) && WGS == 2 && WAVES == 2, "what loading warps bring");
 
 #define STAGE_ARRIVALS (1 + 64) /* at full_barrier: the tiles' copies, B's scales' by lane */
@@ -51,6 +53,7 @@ static_assert((BN == 64 || BN == 128) && WGS == 2 && WAVES == 2, "what loading w
 #include "thin_units.cuh"
 #include "thin_load.cuh"
 #include "thin_store.cuh"
+#include "mixed_activate.cuh"
 #include "mixed_multiply.cuh"
 
 extern "C" {

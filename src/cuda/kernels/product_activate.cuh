@@ -10,39 +10,16 @@
 #if SWIGLU
 #define PAIRS (BN / 16) /* of a lane in a row */
 
-MOII_FN float low_value(unsigned int w) { return moii_float_of(w << 16); }
-MOII_FN float high_value(unsigned int w) { return moii_float_of(w & 0xFFFF0000u); }
-
-MOII_FN unsigned int larger_pair(unsigned int a, unsigned int b)
-{
-    unsigned int m;
-    asm("max.u16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
-    return m;
-}
-
-/* A pair at a time, whatever the gates.  Arrays move along: an index would put them into memory. */
-MOII_FN void activate_slowly(unsigned int g[PAIRS], unsigned int u[PAIRS], unsigned int act[PAIRS])
-{
-#pragma unroll 1
-    for (int c = 0; c < PAIRS; c++) {
-        const float x = moii_swiglu(low_value(g[0]), low_value(u[0])), y = moii_swiglu(high_value(g[0]), high_value(u[0]));
-#pragma unroll
-        for (int j = 0; j + 1 < PAIRS; j++) g[j] = g[j + 1], u[j] = u[j + 1], act[j] = act[j + 1];
-        act[PAIRS - 1] = bf16_pair(x, y);
-    }
-}
+#include "activate_pairs.cuh"
 
 /* The lane's sums of one row; v[4 j], v[4 j + 1] are a pair. */
 MOII_FN void activate(const float *v, unsigned int act[PAIRS])
 {
-    unsigned int g[PAIRS], u[PAIRS], top = 0;
+    unsigned int g[PAIRS], u[PAIRS];
 #pragma unroll
-    for (int j = 0; j < PAIRS; j++) {
+    for (int j = 0; j < PAIRS; j++)
         g[j] = bf16_pair(v[j * 4], v[j * 4 + 1]), u[j] = bf16_pair(v[(j + PAIRS) * 4], v[(j + PAIRS) * 4 + 1]);
-        top = larger_pair(top, g[j] & 0x7FFF7FFFu);
-        act[j] = bf16_pair(moii_swiglu_near(low_value(g[j]), low_value(u[j])), moii_swiglu_near(high_value(g[j]), high_value(u[j])));
-    }
-    if (max(top & 0xFFFFu, top >> 16) > MOII_SILU_NEAR_BITS >> 16) activate_slowly(g, u, act);
+    activate_pairs(g, u, act);
 }
 
 /* Bits of the largest magnitude of `count` pairs from act[first] on, as those of BF16. */

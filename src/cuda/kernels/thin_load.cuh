@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  * thin_load.cuh: the loading warps of thin_sm90 and mixed_sm90: tiles, and scales of weights, which are the tensor cores' rows.
  *
- *   defines   A_BOXES   boxes of PRODUCT_STEP_BYTES across, that hold a row's part of A in a stage */
+ *   defines   A_BOXES   boxes of PRODUCT_STEP_BYTES across, that hold a row's part of A in a stage
+ *             SWIGLU    a tile has as many rows of up as of gate */
 #ifndef MOII_THIN_LOAD_CUH
 #define MOII_THIN_LOAD_CUH
 
 #define PART_BYTES (THIN_ROWS * PRODUCT_STEP_BYTES)
+#define LINES_BOX (SWIGLU ? 64 : BM) /* rows of B that come at a time */
+
+/* Of a row of B's in the tile.  SWIGLU: 64 of gate, 64 of up, in turn. */
+MOII_FN int line_of(const product_args &a, const unit &u, int row)
+{
+    return SWIGLU ? u.line + row / 128 * 64 + row % 64 + row / 64 % 2 * (a.n / 2) : u.line + row;
+}
 
 MOII_FN void load_tiles(const product_args &a, const group_list &groups, unsigned int base)
 {
@@ -21,7 +29,8 @@ MOII_FN void load_tiles(const product_args &a, const group_list &groups, unsigne
             barrier_wait(empty_barrier(base, r.stage), r.parity ^ 1);
             if (elected()) {
                 barrier_expect(full, B_BYTES + A_BOXES * parts * PART_BYTES);
-                box_load(to, &a.b_map, full, k, u.line, u.group);
+#pragma unroll
+                for (int j = 0; j < BM; j += LINES_BOX) box_load(to + j * PRODUCT_STEP_BYTES, &a.b_map, full, k, line_of(a, u, j), u.group);
 #pragma unroll
                 for (int j = 0; j < BN / THIN_ROWS; j++)
                     if (j < parts)
@@ -53,7 +62,7 @@ MOII_FN void load_weight_scales(const product_args &a, const group_list &groups,
         const unit u = find_unit(a, groups, i);
         const unsigned char *from[EACH];
 #pragma unroll
-        for (int j = 0; j < EACH; j++) from[j] = words_of(a.b_scales, u.group, u.line + part * (32 * EACH) + j * 32 + lane);
+        for (int j = 0; j < EACH; j++) from[j] = words_of(a.b_scales, u.group, line_of(a, u, part * (32 * EACH) + j * 32 + lane));
 #pragma unroll 1
         for (int k = 0; k < a.k; k += STEP, ring_step(r)) {
             const unsigned int to = base + SCALES_AT + r.stage * SCALES_BYTES + part * (128 * EACH) + lane * 4;

@@ -46,10 +46,9 @@ MOII_FN void store_part(const product_args &a, const unit &u, int columns, int f
 /* Where 8 rows of B of a column lie in the room: both eights of four columns, in turn, take the banks once. */
 MOII_FN unsigned int in_room(unsigned int room, int column, int eight) { return room + column * 32 + (eight ^ (column / 4 % 2)) * 16; }
 
-MOII_FN void store_part(const product_args &a, const unit &u, int columns, int from, int line, const float *sum, unsigned int room)
+MOII_FN void fill_room(const product_args &a, const unit &u, int columns, int from, const float *sum, unsigned int room)
 {
     const int lane = (int)threadIdx.x % 32;
-    __syncwarp(); /* what was there has been read */
 #pragma unroll
     for (int i = 0; i < columns / 8; i += 2) {
         unsigned int pair[4];
@@ -62,22 +61,32 @@ MOII_FN void store_part(const product_args &a, const unit &u, int columns, int f
         }
         matrices_store_turned(in_room(room, i * 8 + lane / 16 * 8 + lane % 8, lane / 8 % 2), pair[0], pair[1], pair[2], pair[3]);
     }
+}
+
+/* Eight values of a row of D, or those that are there. */
+MOII_FN void store_eight(const product_args &a, unsigned short *d, uint4 v, int there)
+{
+    if (a.vectors && there >= 8) {
+        *(uint4 *)d = v;
+        return;
+    }
+    const unsigned int words[4] = { v.x, v.y, v.z, v.w };
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        if (j < there) d[j] = (unsigned short)(words[j / 2] >> j % 2 * 16);
+}
+
+MOII_FN void store_part(const product_args &a, const unit &u, int columns, int from, int line, const float *sum, unsigned int room)
+{
+    const int lane = (int)threadIdx.x % 32, at = line + lane % 2 * 8;
+    __syncwarp(); /* what was there has been read */
+    fill_room(a, u, columns, from, sum, room);
     __syncwarp();
-    const int at = line + lane % 2 * 8;
 #pragma unroll
     for (int i = 0; i < columns / 16; i++) {
         const int column = i * 16 + lane / 2, place = place_of(a, u, from + column);
         const uint4 v = shared_read_four(in_room(room, column, lane % 2));
-        unsigned short *d = (unsigned short *)a.d + (place * a.ldd + at);
-        if (place < 0) continue;
-        if (a.vectors && at + 8 <= a.n) {
-            *(uint4 *)d = v;
-            continue;
-        }
-        const unsigned int words[4] = { v.x, v.y, v.z, v.w };
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-            if (at + j < a.n) d[j] = (unsigned short)(words[j / 2] >> j % 2 * 16);
+        if (place >= 0) store_eight(a, (unsigned short *)a.d + (place * a.ldd + at), v, a.n - at);
     }
 }
 #endif

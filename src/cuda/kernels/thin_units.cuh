@@ -7,7 +7,7 @@ typedef struct unit {
     int group;
     int row, rows; /* of A: the tile's first within its matrix, how many are there */
     int d_row;     /* of D */
-    int line;      /* of B, the tile's first */
+    int line;      /* of B, the tile's first; SWIGLU: of gate */
 } unit;
 
 /* In shared memory: units in front of each group, and behind the last; where groups begin; how many rows they have. */
@@ -73,7 +73,7 @@ MOII_FN unit find_unit(const product_args &a, const group_list &l, int i)
     const int across = high == 1 ? in : in / high, down = (in - across * high) * BN;
     u.row = group_begin(l, u.group) + down, u.rows = min(all - down, BN);
     u.d_row = GROUPS == PRODUCT_MASKED ? u.group * a.m + down : u.row;
-    u.line = across * BM;
+    u.line = across * (SWIGLU ? BM / 2 : BM);
     return u;
 }
 

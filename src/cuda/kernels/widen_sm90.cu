@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * widen_sm90: E4M3 or E5M2 codes with E8M0 scales to BF16: value = code x 2^(scale - 127); it also clears the counters
+ * widen_sm90: E4M3 or E5M2 codes with E8M0 scales to BF16: value = code x 2^(scale - 127); or BF16 in another order; it also clears the counters
  * of a product behind it (product_widen.cuh).
  *
  *   A list may name the rows; counts may say how many a group has.
  *
- *   defines   E5M2: 1, or 0 for E4M3;  PLACED: 1: each 128 values in mixed_sm90's order, of a row that is a multiple of that
+ *   defines   ELEM: MOI_E4M3, MOI_E5M2 or, PLACED, MOI_BF16, which has no scales;  PLACED: 1: each 128 values in mixed_sm90's order, of a row that is a
+ *             multiple of that
  *   grid      any; with counts, blocks below each other have different groups; 256 threads, each takes 16 values at a time: half a block of one scale */
-#define WIDEN_E5M2 E5M2
+#define WIDEN_E5M2 (ELEM == PRODUCT_E5M2)
+#include "product_sm90_args.h"
 #include "product_scales.cuh"
 #include "ptx_sm90.cuh"
 #include "row_list.cuh"
@@ -36,9 +38,14 @@ MOII_FN void widen_placed(const widen_sm90_args &a, const unsigned char *codes, 
     unsigned int even[4], odd[4];
 #pragma unroll
     for (int c = 0; c < 4; c++) {
+#if ELEM == PRODUCT_BF16
+        const uint2 four = __ldg((const uint2 *)codes + block * 32 + c * 8 + s);
+        even[c] = __byte_perm(four.x, four.y, 0x5410), odd[c] = __byte_perm(four.x, four.y, 0x7632);
+#else
         const unsigned int word = __ldg((const unsigned int *)codes + block * 32 + c * 8 + s);
         const float scale = scale_at(a, row, block * 4 + c);
         even[c] = widen_pair(__byte_perm(word, 0, 0x4420), scale), odd[c] = widen_pair(__byte_perm(word, 0, 0x4431), scale);
+#endif
     }
     to[0] = make_uint4(even[0], even[1], even[2], even[3]);
     to[1] = make_uint4(odd[0], odd[1], odd[2], odd[3]);
