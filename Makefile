@@ -155,7 +155,7 @@ fuzz: $(patsubst tests/fuzz/%.c,$(OUT)/%,$(wildcard tests/fuzz/fuzz_*.c))
 # everything to test on a GPU, for a machine that has a driver but none of our packages: the programs, and the libraries they need
 GPU      := $(BUILD)/gpu
 GPU_TESTS := $(patsubst tests/%.c,%,$(shell grep -lE 'support_(gpu|decode|quantize).h' tests/test_*.c)) test_cuda
-GPU_LINK := -s -static-libgcc -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN/lib:$$ORIGIN/../lib'
+GPU_LINK := -s -Wl,-z,noseparate-code -static-libgcc -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN/lib:$$ORIGIN/../lib'
 .PHONY: gpu-bundle check-gpu
 gpu-bundle: $(GPU)/moiety $(GPU)/libmoiety.so $(GPU_TESTS:%=$(GPU)/tests/%)
 	tools/gpu_bundle $(GPU)

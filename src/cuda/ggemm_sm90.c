@@ -109,7 +109,9 @@ static void explain(const moi_ctx *ctx, const void *desc, const moi_explain_conf
     moii_tensor_explain(ctx, &p, to);
 }
 
-static const moii_kernel *const kernels[] = { &kernel, &moii_thin_kernel, &moii_mixed_kernel, &moii_gather_kernel, NULL };
+static const moii_kernel *const kernels[] = {
+    &kernel, &moii_thin_kernel, &moii_mixed_kernel, &moii_halves_kernel, &moii_gather_kernel, &moii_half_rows_kernel, NULL,
+};
 
 const moii_impl moii_impl_ggemm_sm90 = {
     .name = "ggemm_sm90", .op = MOII_OP_GGEMM, .backend = MOI_BACKEND_CUDA,

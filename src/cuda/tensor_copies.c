@@ -5,6 +5,7 @@
 #include "dtype.h"
 #include "format.h"
 #include "kernels/gather_sm90_args.h"
+#include "kernels/half_rows_sm90_args.h"
 #include "kernels/widen_sm90_args.h"
 #include "tensor_product.h"
 
@@ -19,8 +20,11 @@ static void widen_variant(int i, char defines[MOII_DEFINES])
 }
 static void gather_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "SCALE_BYTES=%d", i == 2 ? 4 : i); }
 
+static void no_defines(int i, char defines[MOII_DEFINES]) { (void)i, defines[0] = 0; }
+
 const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 5, .variant = widen_variant };
 const moii_kernel moii_gather_kernel = { .stem = "gather_sm90", .archs = "sm_90a", .registers = 40, .variants = 3, .variant = gather_variant };
+const moii_kernel moii_half_rows_kernel = { .stem = "half_rows_sm90", .archs = "sm_90a", .registers = 64, .variants = 1, .variant = no_defines };
 
 product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth)
 {
@@ -68,6 +72,16 @@ static moi_status plan_widening(moi_plan *plan, moii_tensor_plan *s, int i)
     return moii_gpu_prepare(plan->ctx, &s->copy[i], 1);
 }
 
+/* FP16, and a factor for each row. */
+static moi_status plan_halves(moi_plan *plan, moii_tensor_plan *s)
+{
+    int64_t rows = s->product.m * matrices(&s->product, 0);
+    s->scales_at = moii_round_up(2 * elements(s, 0), MOII_WORKSPACE_ALIGN);
+    plan->workspace_bytes = s->scales_at + moii_round_up(4 * rows, MOII_WORKSPACE_ALIGN);
+    s->copy[0].kernel = &moii_half_rows_kernel;
+    return moii_gpu_prepare(plan->ctx, s->copy, 1);
+}
+
 static int scale_bytes(const moi_format *f) { return moii_format_plain(f) ? 0 : f->recipe == MOI_RECIPE_MX32 ? 1 : 4; }
 
 /* Scales of neighbouring rows lie side by side, for runs of them are copied at once; those of 32 values are read four of a row at a time. */
@@ -94,6 +108,7 @@ static bool orders(const moii_tensor_plan *s)
 
 moi_status moii_tensor_plan_copies(moi_plan *plan, moii_tensor_plan *s)
 {
+    if (s->product.halves) return plan_halves(plan, s);
     if (orders(s)) MOII_TRY(plan_order(plan, s));
     else if (s->product.mixed || (s->product.widened && !moii_format_plain(&s->a))) MOII_TRY(plan_widening(plan, s, 0));
     return s->product.widened ? plan_widening(plan, s, 1) : MOI_OK;
@@ -151,6 +166,19 @@ static moi_status bring_into_order(const moi_plan *plan, const moii_tensor_run *
     return moii_gpu_run(plan, &s->copy[0], &launch, &x, stream);
 }
 
+static moi_status halve(const moi_plan *plan, const moii_tensor_run *r, const moi_operand *to, moi_stream stream)
+{
+    enum { ROWS = HALF_ROWS_THREADS / 32, BLOCKS = 8 };
+    const moii_tensor_plan *s = plan->state;
+    const moii_tensor_product *p = &s->product;
+    half_rows_sm90_args x = { .from = r->a->data, .to = (void *)(uintptr_t)to->data, .factor = (float *)(uintptr_t)to->scale,
+                              .pitch = pitch_of(&s->a, r->a, r->k), .list = list_of(s, r), .rows = (int)(r->m * matrices(p, 0)), .pieces = (int)(r->k / 16) };
+    if (p->grouping == PRODUCT_MASKED) x.counts = (const long long *)(const void *)r->offsets, x.group_rows = (int)r->m;
+    if (x.rows == 0) return MOI_OK;
+    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.rows, ROWS), copying_blocks(s, BLOCKS)) }, .threads = HALF_ROWS_THREADS, .overlap = p->overlap };
+    return moii_gpu_run(plan, &s->copy[0], &launch, &x, stream);
+}
+
 moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor_copied *c, void *workspace, moi_stream stream)
 {
     const moii_tensor_plan *s = plan->state;
@@ -160,7 +188,8 @@ moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor
     MOII_TRY(moii_tensor_check_pitch(plan, where, "a", pitch_of(&s->a, c->run.a, c->run.k)));
     if (p->widened) MOII_TRY(moii_tensor_check_pitch(plan, where, "b", pitch_of(&s->b, c->run.b, c->run.k)));
     c->a = (moi_operand){ base + s->copies_at[0], base + s->scales_at, 0 };
-    if (orders(s)) MOII_TRY(bring_into_order(plan, &c->run, &c->a, stream));
+    if (p->halves) MOII_TRY(halve(plan, &c->run, &c->a, stream));
+    else if (orders(s)) MOII_TRY(bring_into_order(plan, &c->run, &c->a, stream));
     else if (s->copy[0].kernel && !p->widens) MOII_TRY(widen(plan, 0, &c->run, base, stream)); /* else the product does it */
     if (p->widened) {
         c->b = (moi_operand){ base + s->copies_at[1], NULL, 0 };

@@ -54,7 +54,8 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
     else if (p.widened)
         to->each(to->user, "copies", p.widens ? "both operands become BF16, a while it is multiplied: a scale for every 32 products would cost more"
                                               : "both operands become BF16 first: a scale for every 32 products would cost more");
-    if (p.mixed && alone) to->each(to->user, "copies", "a is brought into another order first; b becomes BF16 where it is multiplied");
+    if (p.halves) to->each(to->user, "copies", "rows of a become FP16 times a power of two first; b becomes FP16 where it is multiplied");
+    else if (p.mixed && alone) to->each(to->user, "copies", "a is brought into another order first; b becomes BF16 where it is multiplied");
     else if (p.mixed) to->each(to->user, "copies", "a becomes BF16 first, and b where it is multiplied: a scale for every 32 products would cost more");
     if (p.gather_rows)
         to->each(to->user, "rows", p.widened || p.mixed ? "copies of a's are made in the list's order" : "those that the list names are copied in order first");

@@ -142,6 +142,7 @@ void moii_tensor_settle(moii_tensor_product *p, int sms)
 {
     p->sms = moii_tensor_sms(p, sms);
     p->mixed = moii_mixed_pays(p);
+    p->halves = p->mixed && moii_mixed_halves(p);
     if (p->mixed) p->widened = false, p->a = &plain_bf16;
     if (p->widened) {
         bool itself = p->grouping == PRODUCT_DENSE && p->m >= WIDENS_FROM && p->k > 0 && p->n > 0 && !moii_tensor_weights_alone(p);
@@ -244,7 +245,7 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     const void *nothing = p->swiglu ? r->act.data : r->d; /* an operand without elements needs no address */
     const void *a = r->a->data ? r->a->data : nothing;
     MOII_TRY(make_map(plan, where, "a", out.a, p->a, a, p->a_turned ? a_turned : a_straight, r->a->ld, p->a_turned ? 64 : step,
-                      p->a_turned ? 64 : t->thin ? THIN_ROWS : bm, false));
+                      p->a_turned ? 64 : p->halves ? HALVES_ROWS : t->thin ? THIN_ROWS : bm, false));
     if (moii_tile_halves(p, t) && !p->a_turned) MOII_TRY(make_map(plan, where, "a", out.part, p->a, a, a_straight, r->a->ld, step, 64, false));
     return make_map(plan, where, "b", out.b, p->b, r->b->data ? r->b->data : nothing, p->b_turned ? b_turned : b_straight, r->b->ld,
                     p->b_turned ? 64 : b_step, p->b_turned || p->swiglu ? 64 : moii_tile_lines(p, t), moii_tile_woven(p, t));
@@ -293,6 +294,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
         if (!p->mixed) x.a_scales = moii_tensor_scales(p->gather_rows ? &s->in_order : p->a, r->a, r->m, r->k);
         x.b_scales = moii_tensor_scales(p->b, r->b, p->n, r->k);
     }
+    if (p->halves) x.row_factor = r->a->scale;
     x.rows_of_d = r->rows_of_d, x.d_rows = (int)r->d_rows, x.row_weight = r->row_weight;
     if (p->swiglu) MOII_TRY(set_act(plan, where, r, &x));
     x.n_tiles = (int)moii_tile_across(p, t);

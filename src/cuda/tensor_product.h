@@ -10,13 +10,13 @@
 #include "kernels/product_sm90_args.h"
 
 /* How the work is cut; product_sm90.cuh says what each number is. */
-/* few: SHORT.  thin: thin_sm90's (of mixed: mixed_sm90's), where B's rows are the tensor cores', bn rows of A their columns. */
+/* few: SHORT.  thin: thin_sm90's (of mixed: mixed_sm90's, or halves_sm90's), where B's rows are the tensor cores', bn rows of A their columns. */
 typedef struct moii_tensor_tile { int wgs, waves, bn, stages, cluster, split, turns, boxes, wide, few, thin; } moii_tensor_tile;
 
 typedef struct moii_tensor_product {
     int grouping, scaling;          /* PRODUCT_..., SCALING_... */
     const moi_format *a, *b;
-    bool a_turned, b_turned, scale_e8m0, scales_bulk, scale_quads, widened, mixed, out_f32, accumulate;
+    bool a_turned, b_turned, scale_e8m0, scales_bulk, scale_quads, widened, mixed, halves, out_f32, accumulate;
     moi_mx_scales mx;
     int64_t groups, m, n, k;        /* the largest: m rows of all groups for PRODUCT_ROWS, of each for PRODUCT_MASKED, k of all for PRODUCT_DEPTH */
     int64_t expected;               /* of the ragged dimension, all groups together; 0: the largest */
@@ -132,13 +132,13 @@ typedef struct moii_tensor_plan {
     moii_gpu_kernel kernel;
     moi_format a, b;                /* the caller's */
     moi_format in_order;            /* of a in order */
-    moii_gpu_kernel copy[2];        /* a: widens it, or brings its rows into order; b: widens it */
-    int64_t copies_at[2], scales_at; /* from where on they lie, and a's scales */
+    moii_gpu_kernel copy[2];        /* a: widens it, or brings its rows into order, or makes FP16 of it; b: widens it */
+    int64_t copies_at[2], scales_at; /* from where on they lie, and a's scales, or factors of rows */
     int64_t tickets_at;             /* dealt, widens: where the counters are */
     moii_then_swiglu then;
 } moii_tensor_plan;
 
-extern const moii_kernel moii_widen_kernel, moii_gather_kernel, moii_thin_kernel, moii_mixed_kernel;
+extern const moii_kernel moii_widen_kernel, moii_gather_kernel, moii_half_rows_kernel, moii_thin_kernel, moii_mixed_kernel, moii_halves_kernel;
 
 /* Where an operand's scales lie, of so many rows and values of the reduction. */
 product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth);
@@ -176,8 +176,9 @@ bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t);
 /* Whether thin_sm90 takes operands whose scales of 32 lie so, with a reduction of k, in so many groups; does products of this kind; its defines. */
 bool moii_thin_takes(const moi_format *f, int64_t k, int64_t groups);
 bool moii_thin_fits(const moii_tensor_product *p);
-/* Whether mixed_sm90, for which A becomes BF16 first, does this product, which fits, and faster than others do. */
+/* Whether mixed_sm90, for which A becomes BF16 first, or halves_sm90 does this product, which fits, and faster than others do; if so, whether the latter. */
 bool moii_mixed_pays(const moii_tensor_product *p);
+bool moii_mixed_halves(const moii_tensor_product *p);
 moii_tensor_tile moii_mixed_tile(int64_t rows);
 /* Rows of a group as they are expected, in the mean. */
 int64_t moii_tensor_group_rows(const moii_tensor_product *p);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tensor_thin.c: which products thin_sm90 and mixed_sm90 do, and with which defines. */
+ * tensor_thin.c: which products thin_sm90, mixed_sm90 and halves_sm90 do, and with which defines. */
 #include <stdio.h>
 
 #include "dtype.h"
 #include "format.h"
 #include "tensor_product.h"
 
-static const moi_format mxfp8 = MOII_TENSOR_MXFP8;
+static const moi_format mxfp8 = MOII_TENSOR_MXFP8, bf16 = MOII_TENSOR_BF16;
 
 /* Compiled ahead: few rows of each of 8 groups, or of one matrix; more. */
 static const struct { int grouping; moi_dtype out; int64_t few, more, n, k; bool placed; } ahead[] = {
@@ -26,12 +26,26 @@ static void variant(int i, char defines[MOII_DEFINES]) { variant_of(i, ahead[i].
 /* Tiles of 128 rows, and of 64 for groups, which stand in front. */
 static void mixed_variant(int i, char defines[MOII_DEFINES]) { variant_of(i % AHEAD, ahead[i % AHEAD].more / (i < AHEAD ? 1 : 2), defines); }
 
+/* Weights alone: of 8 groups, with SwiGLU behind the first product of a layer. */
+static const struct { int grouping; moi_dtype out; int64_t rows, n, k; bool swiglu; } halves_ahead[] = {
+    { PRODUCT_ROWS, MOI_BF16, 256, 4096, 7168, true }, { PRODUCT_ROWS, MOI_BF16, 256, 7168, 2048, false }, { PRODUCT_MASKED, MOI_BF16, 32, 4096, 7168, false },
+    { PRODUCT_DENSE, MOI_BF16, 32, 24576, 1536, false },
+};
+static void halves_variant(int i, char defines[MOII_DEFINES])
+{
+    moii_tensor_product p = { .grouping = halves_ahead[i].grouping, .a = &bf16, .b = &mxfp8, .groups = halves_ahead[i].grouping == PRODUCT_DENSE ? 1 : 8,
+                              .m = halves_ahead[i].rows, .n = halves_ahead[i].n, .k = halves_ahead[i].k, .swiglu = halves_ahead[i].swiglu, .act = &bf16 };
+    moii_tensor_variant(&p, halves_ahead[i].out, defines);
+}
+
 const moii_kernel moii_thin_kernel = { .stem = "thin_sm90", .archs = "sm_90a", .registers = 255, .variants = AHEAD, .variant = variant };
 const moii_kernel moii_mixed_kernel = { .stem = "mixed_sm90", .archs = "sm_90a", .registers = 255, .variants = 2 * AHEAD - 1, .variant = mixed_variant };
+const moii_kernel moii_halves_kernel = { .stem = "halves_sm90", .archs = "sm_90a", .registers = 255, .variants = sizeof halves_ahead / sizeof *halves_ahead,
+                                         .variant = halves_variant };
 
 const moii_kernel *moii_thin_kernel_of(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    return !t->thin ? NULL : p->mixed ? &moii_mixed_kernel : &moii_thin_kernel;
+    return !t->thin ? NULL : p->halves ? &moii_halves_kernel : p->mixed ? &moii_mixed_kernel : &moii_thin_kernel;
 }
 
 /* Four blocks' scales lie in a word, and no stage is a part of one. */
@@ -47,7 +61,11 @@ bool moii_thin_fits(const moii_tensor_product *p)
     return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && a && moii_thin_takes(p->b, p->k, p->groups);
 }
 
-moii_tensor_tile moii_mixed_tile(int64_t rows) { return (moii_tensor_tile){ 2, 2, rows <= 64 ? 64 : 128, 12, 1, 1, 1, 0, 0, 0, 1 }; }
+enum { NARROW = 64 }; /* rows of a group for which a tile has half the columns */
+moii_tensor_tile moii_mixed_tile(int64_t rows) { return (moii_tensor_tile){ 2, 2, rows <= NARROW ? 64 : 128, 12, 1, 1, 1, 0, 0, 0, 1 }; }
+
+/* Few columns: sums of 32 products times a scale are fewer than codes. */
+bool moii_mixed_halves(const moii_tensor_product *p) { return moii_tensor_weights_alone(p) && moii_tensor_group_rows(p) <= NARROW; }
 
 /* Codes of weights become BF16 for each 128 rows anew.  A copy of A that is larger than one of the weights is not asked for. */
 static bool mixed_fits(const moii_tensor_product *p)
@@ -56,7 +74,7 @@ static bool mixed_fits(const moii_tensor_product *p)
     int64_t copied = moii_mul(p->m, p->grouping == PRODUCT_MASKED ? p->groups : 1), values = moii_mul(copied, p->k);
     bool few = p->grouping != PRODUCT_MASKED || p->m <= moii_max(p->n, SMALL);
     return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && few && values >= 0 && values / 16 < UINT32_MAX && !p->a_turned &&
-           p->b->elem == MOI_E4M3 && moii_thin_takes(p->b, p->k, p->groups);
+           (p->b->elem == MOI_E4M3 || moii_mixed_halves(p)) && moii_thin_takes(p->b, p->k, p->groups);
 }
 
 /* Rows of a group, in the mean, that are too many for thin_sm90, too few for a copy of the weights; and tiles enough that the last round's idle
@@ -77,7 +95,8 @@ bool moii_mixed_pays(const moii_tensor_product *p)
 void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES])
 {
     if (p->mixed) {
-        snprintf(defines, MOII_DEFINES, "GROUPS=%d OUT_F32=%d ADD=%d SCATTER=%d WEIGHTED=%d SWIGLU=%d WGS=%d WAVES=%d BN=%d STAGES=%d SHARED_BYTES=%d",
+        int n = p->halves ? snprintf(defines, MOII_DEFINES, "ELEM_B=%d ", (int)p->b->elem) : 0;
+        snprintf(defines + n, MOII_DEFINES - (size_t)n, "GROUPS=%d OUT_F32=%d ADD=%d SCATTER=%d WEIGHTED=%d SWIGLU=%d WGS=%d WAVES=%d BN=%d STAGES=%d SHARED_BYTES=%d",
                  p->grouping, p->out_f32, p->accumulate, p->scatter_rows > 0, p->weighted, p->swiglu, t->wgs, t->waves, t->bn, t->stages,
                  moii_tensor_shared(p, t));
         return;

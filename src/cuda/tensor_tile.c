@@ -25,7 +25,8 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), per_step = p->scaling == SCALING_MX ? 4 : 1;
     if (t->thin) {
         int each = p->mixed ? 2 * bm * PRODUCT_STEP_BYTES : bm * (PRODUCT_STEP_BYTES + 16);
-        return t->stages * (each + lines * (PRODUCT_STEP_BYTES + 4) + 16) + 4 * t->wgs * THIN_ROOM + (3 * THIN_GROUPS + 1) * 4;
+        int factors = p->halves ? (t->stages + 1) * bm * 4 : 0;
+        return factors + t->stages * (each + lines * (PRODUCT_STEP_BYTES + (p->halves ? 8 : 4)) + 16) + 4 * t->wgs * THIN_ROOM + (3 * THIN_GROUPS + 1) * 4;
     }
     bool staged = p->scaling >= SCALING_SQUARE && p->scaling <= SCALING_MX;
     int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;
@@ -116,6 +117,7 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     double products = t->waves * 2.0 * bn * beside, additions = t->waves * (added[p->scaling] * bn + 250.0) - (t->waves - 1) * 270.0;
     if (moii_tile_doubled(p, t)) additions /= 2.0;
     double chain = p->scaling == SCALING_NONE ? 0.0 : (products + additions) / t->turns;
+    if (p->halves) return longest(memory, 1500.0);
     if (p->mixed) return bm > 64.0 ? 2800.0 : 2400.0; /* codes that become BF16, beside products */
     if (t->thin) return longest(memory, 1000.0); /* of groups whose sizes differ; of 64 rows each 1500 */
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */

@@ -129,7 +129,7 @@ static void product(const char *shape, float *const *d, uint64_t a, uint64_t b, 
     add(d, n, k, rows, right, more);
 }
 
-/* The same with A, 16 values of BF16, in registers: those of a row are four lanes'. */
+/* The same with A, 16 values of 16 bits, in registers: those of a row are four lanes'. */
 struct kept { const uint32_t *a; double rows[2][32]; const float *values; };
 
 static void gather_rows(thread *const lane[32])
@@ -147,9 +147,11 @@ static void gather_rows(thread *const lane[32])
 
 static void product_kept(const char *shape, float *const *d, const uint32_t a[4], uint64_t b, bool more)
 {
-    int n, end = 0;
-    if (sscanf(shape, "m64n%dk16.f32.bf16.bf16%n", &n, &end) != 1 || !end) device.fail("a wgmma that the emulator does not know");
-    const matrix right = matrix_of(b, 2, 0, values_of("bf16"));
+    int n;
+    char a_type[8], b_type[8];
+    const bool known = sscanf(shape, "m64n%dk16.f32.%4[a-z0-9].%4[a-z0-9]", &n, a_type, b_type) == 3 && !strcmp(a_type, b_type);
+    if (!known || (strcmp(a_type, "bf16") && strcmp(a_type, "f16"))) device.fail("a wgmma that the emulator does not know");
+    const matrix right = matrix_of(b, 2, 0, values_of(a_type));
     kept f = { a, {}, right.values };
     device.together(gather_rows, 0xFFFFFFFFu, &f, 0);
     if (checking && device.self->index % 32 == 0) tell(right, 0, n, 16);

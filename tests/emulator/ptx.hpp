@@ -84,6 +84,7 @@ PTX ld_shared_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u32 a) { shared_four(x, y, 
 PTX st_shared_f32(u32 a, float v) { *at_shared<float>(a) = v; }
 PTX st_shared_v2_f32(u32 a, float x, float y) { float *p = at_shared<float>(a, 2); p[0] = x, p[1] = y; }
 PTX st_shared_v4_f32(u32 a, float x, float y, float z, float w) { float *p = at_shared<float>(a, 4); p[0] = x, p[1] = y, p[2] = z, p[3] = w; }
+PTX st_shared_v2_u32(u32 a, u32 x, u32 y) { u32 *p = at_shared<u32>(a, 2); p[0] = x, p[1] = y; }
 PTX st_shared_v4_u32(u32 a, u32 x, u32 y, u32 z, u32 w) { u32 *p = at_shared<u32>(a, 4); p[0] = x, p[1] = y, p[2] = z, p[3] = w; }
 
 PTX ld_global_nc_u8(u32 &x, u64 a) { x = *global_run<unsigned char>(a, 1); }

@@ -65,8 +65,8 @@ MOII_FN void start_two(const places &at, unsigned int stage, int i, const rows_o
 {
     const unsigned int a = at.a + stage * (STAGE_BYTES / 16) + i % PIECES / 4 * (HALF_BYTES / 16) + i % 4 * 2;
     wgmma_begin();
-    wgmma_kept(sum, b.value[i % PIECES], a, columns);
-    wgmma_kept(sum, b.value[i % PIECES + 1], a + 2, columns);
+    wgmma_kept(sum, b.value[i % PIECES], a, columns, 1);
+    wgmma_kept(sum, b.value[i % PIECES + 1], a + 2, columns, 1);
     wgmma_close();
 }
 
@@ -140,14 +140,7 @@ MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int 
     float sum[WAVES][BN / 2];
     multiply_tile(base, at, a.k / STEP, columns, r, sum);
     if (ADD && a.k == 0) return;
-    const unit u = find_unit(a, groups, i); /* found again: no registers keep it */
-    const unsigned int room = base + ROOMS_AT + threadIdx.x / 32 % (4 * WGS) * THIN_ROOM;
-#if SWIGLU
-    store_activated(a, u, columns, line_of(a, u, first), a.n / 2, sum[0], sum[1], room);
-#else
-#pragma unroll
-    for (int w = 0; w < WAVES; w++) store_tile(a, u, columns, u.line + first + w * 64, sum[w], room);
-#endif
+    store_waves(a, find_unit(a, groups, i), columns, first, sum, base); /* found again: no registers keep it */
 }
 
 MOII_FN void multiply_units(const product_args &a, const group_list &groups, unsigned int base, int wg)

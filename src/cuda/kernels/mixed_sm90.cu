@@ -24,37 +24,15 @@
 #include "product_sm90_args.h"
 #include "ptx_sm90.cuh"
 
-#define BM (64 * WAVES * WGS) /* rows of B in a tile */
-#define THREADS (128 + 128 * WGS)
-#define WGMMA_N BN
-#define WGMMA_K "k16"
 #define WGMMA_TYPE "f32.bf16.bf16"
-#define WGMMA_END ", 0, 0"
-#include "wgmma.cuh"
-#include "wgmma_kept.cuh"
-
-#define STEP 128 /* values of the reduction in a stage */
-#define PIECES 8 /* of 16, that are multiplied at once */
-#define B_BYTES (BM * STEP)
-#define HALF_BYTES (BN * PRODUCT_STEP_BYTES) /* of A: 64 values of each row */
-#define A_BOXES 2
-#define STAGE_BYTES (B_BYTES + A_BOXES * HALF_BYTES)
-#define SCALES_AT (STAGES * STAGE_BYTES)
-#define SCALES_BYTES (BM * 4)
-#define BARRIERS_AT (SCALES_AT + STAGES * SCALES_BYTES)
-#define ROOMS_AT (BARRIERS_AT + STAGES * 16) /* thin_store.cuh */
-#define GROUPS_AT (ROOMS_AT + 4 * WGS * THIN_ROOM)
-static_assert(SHARED_BYTES == GROUPS_AT + (3 * THIN_GROUPS + 1) * 4, "the launch reserves another number of bytes");
-static_assert(!SWIGLU || !(OUT_F32 || SCATTER || WEIGHTED), "what store_activated does");
-static_assert((BN == 64 || BN == 128) && WGS == 2 && WAVES == 2, "what loading warps bring");
-
-#define STAGE_ARRIVALS (1 + 64) /* at full_barrier: the tiles' copies, B's scales' by lane */
-#include "thin_ring.cuh"
-#include "thin_units.cuh"
-#include "thin_load.cuh"
-#include "thin_store.cuh"
-#include "mixed_activate.cuh"
+#define PART_ROWS THIN_ROWS
+#define SCALES_EACH 4
+#define FACTORS_BYTES 0
+#define STAGE_ARRIVALS (1 + 64) /* of scales each lane's */
+#include "mixed_tile.cuh"
 #include "mixed_multiply.cuh"
+
+MOII_FN void load_scales(const product_args &a, const group_list &groups, unsigned int base, int part) { load_weight_scales(a, groups, base, part); }
 
 extern "C" {
 extern __shared__ __align__(1024) char mixed_memory[];
@@ -62,15 +40,5 @@ extern __shared__ __align__(1024) char mixed_memory[];
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) mixed_sm90(const __grid_constant__ product_args a)
 {
-    const unsigned int base = shared_address(mixed_memory);
-    const int warp = own_warp();
-    const group_list groups = begin_block(a, base, (int *)(mixed_memory + GROUPS_AT));
-    if (warp < 4) {
-        REGISTERS_GIVE(40);
-        if (warp == 0) load_tiles(a, groups, base);
-        else if (warp < 3) load_weight_scales(a, groups, base, warp - 1);
-    } else {
-        REGISTERS_TAKE(232);
-        multiply_units(a, groups, base, warp / 4 - 1);
-    }
+    run_block(a, mixed_memory);
 }

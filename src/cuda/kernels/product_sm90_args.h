@@ -35,6 +35,7 @@
 #define PRODUCT_STEP_BYTES 128 /* of a row of A or B in one stage */
 #define THIN_GROUPS 512        /* thin_sm90, mixed_sm90: at most */
 #define THIN_ROWS 32           /* of A that come at a time */
+#define HALVES_ROWS 16         /* the same of halves_sm90 */
 #define THIN_ROOM 2048         /* of a warp, for what it stores: bytes */
 
 typedef struct product_map { PRODUCT_ALIGNED unsigned long long opaque[16]; } product_map;
@@ -49,6 +50,7 @@ typedef struct product_args {
     long long a_pitch;
     const int *rows_of_d;     /* SCATTER: where the product's rows go, of d_rows */
     const float *row_weight;  /* WEIGHTED */
+    const float *row_factor;  /* halves_sm90: of each row of A */
     int d_rows;
     void *d;
     long long ldd;

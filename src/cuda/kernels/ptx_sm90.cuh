@@ -61,6 +61,18 @@ MOII_FN void shared_write_pair(unsigned int address, float a, float b)
 
 MOII_FN void shared_write(unsigned int address, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(address), "f"(v) : "memory"); }
 
+MOII_FN void shared_write_two(unsigned int address, uint2 v)
+{
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" :: "r"(address), "r"(v.x), "r"(v.y) : "memory");
+}
+
+MOII_FN uint2 shared_read_two(unsigned int address)
+{
+    uint2 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
+    return v;
+}
+
 MOII_FN unsigned int shared_read_word(unsigned int address)
 {
     unsigned int v;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * thin_load.cuh: the loading warps of thin_sm90 and mixed_sm90: tiles, and scales of weights, which are the tensor cores' rows.
+ * thin_load.cuh: the loading warps of thin_sm90, mixed_sm90 and halves_sm90: tiles, and scales of weights, which are the tensor cores' rows.
  *
- *   defines   A_BOXES   boxes of PRODUCT_STEP_BYTES across, that hold a row's part of A in a stage
+ *   defines   PART_ROWS of A that come at a time
+ *             A_BOXES   boxes of PRODUCT_STEP_BYTES across, that hold a row's part of A in a stage
  *             SWIGLU    a tile has as many rows of up as of gate */
 #ifndef MOII_THIN_LOAD_CUH
 #define MOII_THIN_LOAD_CUH
 
-#define PART_BYTES (THIN_ROWS * PRODUCT_STEP_BYTES)
+#define PART_BYTES (PART_ROWS * PRODUCT_STEP_BYTES)
 #define LINES_BOX (SWIGLU ? 64 : BM) /* rows of B that come at a time */
 
 /* Of a row of B's in the tile.  SWIGLU: 64 of gate, 64 of up, in turn. */
@@ -22,7 +23,7 @@ MOII_FN void load_tiles(const product_args &a, const group_list &groups, unsigne
 #pragma unroll 1
     for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x) {
         const unit u = find_unit(a, groups, i);
-        const int parts = (u.rows + THIN_ROWS - 1) / THIN_ROWS, group = GROUPS == PRODUCT_MASKED ? u.group : 0;
+        const int parts = (u.rows + PART_ROWS - 1) / PART_ROWS, group = GROUPS == PRODUCT_MASKED ? u.group : 0;
 #pragma unroll 1
         for (int k = 0; k < a.k; k += STEP, ring_step(r)) {
             const unsigned int to = base + STAGE_BYTES * r.stage, full = full_barrier(base, r.stage);
@@ -32,12 +33,12 @@ MOII_FN void load_tiles(const product_args &a, const group_list &groups, unsigne
 #pragma unroll
                 for (int j = 0; j < BM; j += LINES_BOX) box_load(to + j * PRODUCT_STEP_BYTES, &a.b_map, full, k, line_of(a, u, j), u.group);
 #pragma unroll
-                for (int j = 0; j < BN / THIN_ROWS; j++)
+                for (int j = 0; j < BN / PART_ROWS; j++)
                     if (j < parts)
 #pragma unroll
                         for (int h = 0; h < A_BOXES; h++)
-                            box_load(to + B_BYTES + (h * BN + j * THIN_ROWS) * PRODUCT_STEP_BYTES, &a.a_map, full, k + h * (STEP / A_BOXES),
-                                     u.row + j * THIN_ROWS, group);
+                            box_load(to + B_BYTES + (h * BN + j * PART_ROWS) * PRODUCT_STEP_BYTES, &a.a_map, full, k + h * (STEP / A_BOXES),
+                                     u.row + j * PART_ROWS, group);
             }
             __syncwarp();
         }

@@ -37,6 +37,7 @@
 #define B_BYTES (BM * PRODUCT_STEP_BYTES)
 #define A_BOXES 1
 #define SWIGLU 0
+#define PART_ROWS THIN_ROWS
 #define STAGE_BYTES (B_BYTES + BN * PRODUCT_STEP_BYTES)
 #define SCALES_AT (STAGES * STAGE_BYTES)
 #define A_SCALES (BM * 4) /* behind B's, words of four codes each: floats, four of each row of A */

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * halves_multiply.cuh: the multiplying warpgroups of halves_sm90: codes of B to FP16, products of a block of 32, a tile's sums.
+ *
+ * A lane (g = lane / 4, c = lane % 4) has rows g and g + 8 of B of its warp's 16, and of each its codes 8 c to 8 c + 7 of a block: four for either piece of 16
+ * values that are multiplied at once, as A's copy is laid (half_rows_sm90.cu). */
+#ifndef MOII_HALVES_MULTIPLY_CUH
+#define MOII_HALVES_MULTIPLY_CUH
+
+enum { BLOCKS = 4, ALL = WAVES * BLOCKS }; /* of a row of a stage; products of a stage */
+
+/* Four codes as FP16. */
+MOII_FN void four_halves(unsigned int codes, unsigned int &front, unsigned int &behind)
+{
+#if ELEM_B == PRODUCT_E5M2
+    asm("{\n .reg .b16 l, h;\n mov.b32 {l, h}, %2;\n cvt.rn.f16x2.e5m2x2 %0, l;\n cvt.rn.f16x2.e5m2x2 %1, h;\n}" : "=r"(front), "=r"(behind) : "r"(codes));
+#else
+    asm("{\n .reg .b16 l, h;\n mov.b32 {l, h}, %2;\n cvt.rn.f16x2.e4m3x2 %0, l;\n cvt.rn.f16x2.e4m3x2 %1, h;\n}" : "=r"(front), "=r"(behind) : "r"(codes));
+#endif
+}
+
+MOII_FN float scale_of(uint2 pairs, int block)
+{
+    const unsigned int pair = block < 2 ? pairs.x : pairs.y;
+    return moii_float_of(block % 2 ? pair & 0xFFFF0000u : pair << 16);
+}
+
+/* Addresses, of the first stage: descriptor of A; of the lane's codes of its first row's first block, and of that row's scales. */
+typedef struct places { unsigned int a, codes, scale; } places;
+
+/* What a multiplying thread has on its way: FP16 of two blocks, in turn, of each two pieces; codes of one that comes; scales of the stage; products of two blocks. */
+typedef struct on_way {
+    unsigned int value[2][2][4];
+    uint2 codes[2];
+    uint2 scale[WAVES][2];
+    float product[2][BN / 2];
+} on_way;
+
+/* Codes of block i of a stage: of each wave four. */
+MOII_FN void read_codes(const places &at, unsigned int stage, int i, on_way &w)
+{
+    const unsigned int codes = (at.codes ^ i % BLOCKS * 32) + stage * STAGE_BYTES + i / BLOCKS * (64 * STEP);
+#pragma unroll
+    for (int h = 0; h < 2; h++) w.codes[h] = shared_read_two(codes + h * 1024);
+}
+
+MOII_FN void read_scales(const places &at, unsigned int stage, on_way &w)
+{
+#pragma unroll
+    for (int i = 0; i < WAVES * 2; i++) w.scale[i / 2][i % 2] = shared_read_two(at.scale + stage * SCALES_BYTES + (i / 2 * 64 + i % 2 * 8) * SCALES_EACH);
+}
+
+/* The codes that were read become block i's FP16. */
+MOII_FN void convert_codes(int i, on_way &w)
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        four_halves(w.codes[h].x, w.value[i % 2][0][h], w.value[i % 2][0][h + 2]);
+        four_halves(w.codes[h].y, w.value[i % 2][1][h], w.value[i % 2][1][h + 2]);
+    }
+}
+
+MOII_FN void start_block(const places &at, unsigned int stage, int i, int columns, on_way &w)
+{
+    const unsigned int a = at.a + stage * (STAGE_BYTES / 16) + i % BLOCKS / 2 * (HALF_BYTES / 16) + i % 2 * 4;
+    wgmma_hold(w.product[i % 2], columns);
+    wgmma_begin();
+    wgmma_kept(w.product[i % 2], w.value[i % 2][0], a, columns, 0);
+    wgmma_kept(w.product[i % 2], w.value[i % 2][1], a + 2, columns, 1);
+    wgmma_close();
+}
+
+MOII_FN void add_block(int i, int columns, on_way &w, float sum[WAVES][BN / 2])
+{
+    const float top = scale_of(w.scale[i / BLOCKS][0], i % BLOCKS), bottom = scale_of(w.scale[i / BLOCKS][1], i % BLOCKS);
+    float *d = sum[i / BLOCKS], *x = w.product[i % 2];
+    wgmma_hold(x, columns);
+#pragma unroll
+    for (int j = 0; j < columns / 2; j++) d[j] = __fmaf_rn(x[j], j & 2 ? bottom : top, d[j]);
+}
+
+/* A stage's blocks, one wave's and then the other's.  While one is multiplied, the one before is added and the next becomes FP16.  Straight code up to the last
+ * wait: else the compiler has each product waited for at once. */
+MOII_FN void multiply_stage(const places &at, unsigned int stage, unsigned int next, bool last, int columns, on_way &w, float sum[WAVES][BN / 2])
+{
+    read_scales(at, stage, w);
+#pragma unroll
+    for (int i = 0; i < ALL; i++) {
+        start_block(at, stage, i, columns, w);
+        if (i > 0) {
+            WGMMA_WAIT(1);
+            add_block(i - 1, columns, w, sum);
+        }
+        if (i + 1 < ALL || !last) convert_codes(i + 1, w);
+        if (i + 2 < ALL) read_codes(at, stage, i + 2, w);
+        else if (!last) read_codes(at, next, i + 2 - ALL, w);
+    }
+    WGMMA_WAIT(0);
+    add_block(ALL - 1, columns, w, sum);
+}
+
+MOII_FN void multiply_tile(unsigned int base, const places &at, int steps, int columns, ring &r, float sum[WAVES][BN / 2])
+{
+    on_way w;
+#pragma unroll
+    for (int j = 0; j < columns / 2; j++) sum[0][j] = sum[1][j] = w.product[0][j] = w.product[1][j] = 0.0f;
+    if (steps == 0) return;
+    barrier_wait(full_barrier(base, r.stage), r.parity);
+    read_codes(at, r.stage, 0, w);
+    convert_codes(0, w);
+    read_codes(at, r.stage, 1, w);
+#pragma unroll 1
+    for (; steps > 1; steps--) {
+        const unsigned int stage = r.stage;
+        ring_step(r);
+        barrier_wait(full_barrier(base, r.stage), r.parity);
+        multiply_stage(at, stage, r.stage, false, columns, w, sum);
+        release_stage(base, stage);
+    }
+    multiply_stage(at, r.stage, r.stage, true, columns, w, sum);
+    release_stage(base, r.stage);
+    ring_step(r);
+}
+
+/* Columns times their rows' factors, which are at `factors`. */
+MOII_FN void times_factors(unsigned int factors, int columns, float sum[WAVES][BN / 2])
+{
+#pragma unroll
+    for (int j = 0; j < columns / 2; j += 4) {
+        const uint2 both = shared_read_two(factors + (j * 2 + (int)threadIdx.x % 4 * 2) * 4);
+        const float even = moii_float_of(both.x), odd = moii_float_of(both.y);
+#pragma unroll
+        for (int w = 0; w < WAVES; w++) sum[w][j] *= even, sum[w][j + 1] *= odd, sum[w][j + 2] *= even, sum[w][j + 3] *= odd;
+    }
+}
+
+/* A unit of no more than so many rows of A, the block's n-th.  first: the warp's first row of B in the tile. */
+MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int i, int n, unsigned int base, const places &at, int first, int columns, ring &r)
+{
+    float sum[WAVES][BN / 2];
+    multiply_tile(base, at, a.k / STEP, columns, r, sum);
+    if (ADD && a.k == 0) return;
+    if (a.k > 0) times_factors(factors_at(base, n), columns, sum);
+    store_waves(a, find_unit(a, groups, i), columns, first, sum, base); /* found again: no registers keep it */
+}
+
+MOII_FN void multiply_units(const product_args &a, const group_list &groups, unsigned int base, int wg)
+{
+    const int lane = (int)threadIdx.x % 32, c = lane % 4, first = wg * (64 * WAVES) + (int)threadIdx.x / 32 % 4 * 16, row = first + lane / 4;
+    const int all = __shfl_sync(~0u, units_in_all(groups), 0);
+    const places at = { wgmma_at(base + B_BYTES), base + row * STEP + ((c / 2) ^ (lane / 4)) * 16 + c % 2 * 8, base + SCALES_AT + row * SCALES_EACH };
+    ring r = { 0, 0 };
+    int n = 0;
+#pragma unroll 1
+    for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x, n++) {
+        const int rows = __shfl_sync(~0u, find_unit(a, groups, i).rows, 0);
+        if (rows > 32) multiply_unit(a, groups, i, n, base, at, first, 64, r);
+        else if (rows > 16) multiply_unit(a, groups, i, n, base, at, first, 32, r);
+        else multiply_unit(a, groups, i, n, base, at, first, 16, r);
+    }
+}
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * halves_scales.cuh: the warps of halves_sm90 that make BF16 of scales of B's rows, exactly, and bring factors of A's. */
+#ifndef MOII_HALVES_SCALES_CUH
+#define MOII_HALVES_SCALES_CUH
+
+MOII_FN unsigned int one_scale(unsigned int code) { return moii_bits_of(moii_e8m0_decode(code)) >> 16; }
+
+/* Four E8M0 codes as pairs of BF16, the first in the lowest half. */
+MOII_FN uint2 scale_pairs(unsigned int codes)
+{
+    const unsigned int zeros = (codes - 0x01010101u) & ~codes, ones = (~codes - 0x01010101u) & codes;
+    if ((zeros | ones) & 0x80808080u)
+        return make_uint2(one_scale(codes & 255) | one_scale(codes >> 8 & 255) << 16, one_scale(codes >> 16 & 255) | one_scale(codes >> 24) << 16);
+    return make_uint2(__byte_perm(codes, 0, 0x4140) << 7, __byte_perm(codes, 0, 0x4342) << 7);
+}
+
+/* Where factors of the rows of a block's n-th unit are. */
+MOII_FN unsigned int factors_at(unsigned int base, int n) { return base + FACTORS_AT + n % (STAGES + 1) * (BN * 4); }
+
+/* Of 128 rows of B, and half of a unit's rows of A. */
+MOII_FN void load_scales(const product_args &a, const group_list &groups, unsigned int base, int part)
+{
+    enum { EACH = 4, AHEAD = 4 }; /* rows of a lane; stages whose scales are on their way at a time */
+    ring r = { 0, 0 };
+    const int all = units_in_all(groups), first_row = part * (32 * EACH) + (int)threadIdx.x % 32, apart = words_apart(a.b_scales), steps = a.k / STEP;
+    const int mine = part * 32 + (int)threadIdx.x % 32;
+    int n = 0;
+#pragma unroll 1
+    for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x, n++) {
+        const unit u = find_unit(a, groups, i);
+        const float factor = mine < u.rows ? __ldg(a.row_factor + u.d_row + mine) : 0.0f;
+        const unsigned char *from[EACH];
+        unsigned int v[AHEAD][EACH];
+#pragma unroll
+        for (int e = 0; e < EACH; e++) from[e] = words_of(a.b_scales, u.group, line_of(a, u, first_row + e * 32));
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++)
+#pragma unroll
+            for (int e = 0; e < EACH; e++, from[e - 1] += apart)
+                if (j < steps) v[j][e] = __ldg((const unsigned int *)from[e]);
+#pragma unroll 1
+        for (int first = 0; first < steps; first += AHEAD) {
+#pragma unroll
+            for (int j = 0; j < AHEAD; j++) {
+                if (first + j >= steps) break;
+                barrier_wait(empty_barrier(base, r.stage), r.parity ^ 1);
+                if (first + j == 0) shared_write(factors_at(base, n) + mine * 4, factor);
+#pragma unroll
+                for (int e = 0; e < EACH; e++, from[e - 1] += apart) {
+                    shared_write_two(base + SCALES_AT + r.stage * SCALES_BYTES + (first_row + e * 32) * SCALES_EACH, scale_pairs(v[j][e]));
+                    if (first + j + AHEAD < steps) v[j][e] = __ldg((const unsigned int *)from[e]);
+                }
+                __syncwarp();
+                if (threadIdx.x % 32 == 0) barrier_arrive(full_barrier(base, r.stage));
+                ring_step(r);
+            }
+        }
+    }
+}
+
+#endif

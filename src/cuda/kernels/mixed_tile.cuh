@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mixed_tile.cuh: what mixed_sm90 and halves_sm90 have in common: a tile in shared memory, warps that load it.
+ *
+ *   defines   WGMMA_TYPE  of the products;  PART_ROWS  of A that come at a time;  SCALES_EACH  bytes of a row of B in a stage;  FACTORS_BYTES  for
+ *             what there is of rows of A;  STAGE_ARRIVALS  at
+ *             full_barrier, one of them the tiles' copies';  and what mixed_sm90.cu lists */
+#ifndef MOII_MIXED_TILE_CUH
+#define MOII_MIXED_TILE_CUH
+
+#define BM (64 * WAVES * WGS) /* rows of B in a tile */
+#define THREADS (128 + 128 * WGS)
+#define WGMMA_N BN
+#define WGMMA_K "k16"
+#define WGMMA_END ", 0, 0"
+#include "wgmma.cuh"
+#include "wgmma_kept.cuh"
+
+#define STEP 128 /* values of the reduction in a stage */
+#define PIECES 8 /* of 16, that are multiplied at once */
+#define B_BYTES (BM * STEP)
+#define HALF_BYTES (BN * PRODUCT_STEP_BYTES) /* of A: 64 values of each row */
+#define A_BOXES 2
+#define STAGE_BYTES (B_BYTES + A_BOXES * HALF_BYTES)
+#define SCALES_AT (STAGES * STAGE_BYTES)
+#define SCALES_BYTES (BM * SCALES_EACH)
+#define BARRIERS_AT (SCALES_AT + STAGES * SCALES_BYTES)
+#define ROOMS_AT (BARRIERS_AT + STAGES * 16) /* thin_store.cuh */
+#define FACTORS_AT (ROOMS_AT + 4 * WGS * THIN_ROOM)
+#define GROUPS_AT (FACTORS_AT + FACTORS_BYTES)
+static_assert(SHARED_BYTES == GROUPS_AT + (3 * THIN_GROUPS + 1) * 4, "the launch reserves another number of bytes");
+static_assert(!SWIGLU || !(OUT_F32 || SCATTER || WEIGHTED), "what store_activated does");
+static_assert((BN == 64 || BN == 128) && WGS == 2 && WAVES == 2, "what loading warps bring");
+
+#include "thin_ring.cuh"
+#include "thin_units.cuh"
+#include "thin_load.cuh"
+#include "thin_store.cuh"
+#include "mixed_activate.cuh"
+
+/* A warp's sums of a tile.  first: its first row of B in it. */
+MOII_FN void store_waves(const product_args &a, const unit &u, int columns, int first, const float sum[WAVES][BN / 2], unsigned int base)
+{
+    const unsigned int room = base + ROOMS_AT + threadIdx.x / 32 % (4 * WGS) * THIN_ROOM;
+#if SWIGLU
+    store_activated(a, u, columns, line_of(a, u, first), a.n / 2, sum[0], sum[1], room);
+#else
+#pragma unroll
+    for (int w = 0; w < WAVES; w++) store_tile(a, u, columns, u.line + first + w * 64, sum[w], room);
+#endif
+}
+
+MOII_FN void load_scales(const product_args &a, const group_list &groups, unsigned int base, int part);
+MOII_FN void multiply_units(const product_args &a, const group_list &groups, unsigned int base, int wg);
+
+MOII_FN void run_block(const product_args &a, char *memory)
+{
+    const unsigned int base = shared_address(memory);
+    const int warp = own_warp();
+    const group_list groups = begin_block(a, base, (int *)(memory + GROUPS_AT));
+    if (warp < 4) {
+        REGISTERS_GIVE(72);
+        if (warp == 0) load_tiles(a, groups, base);
+        else if (warp < 3) load_scales(a, groups, base, warp - 1);
+    } else {
+        REGISTERS_TAKE(216);
+        multiply_units(a, groups, base, warp / 4 - 1);
+    }
+}
+
+#endif
