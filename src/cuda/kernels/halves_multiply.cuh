@@ -79,10 +79,14 @@ MOII_FN void add_block(int i, int columns, on_way &w, float sum[WAVES][BN / 2])
 }
 
 /* A stage's blocks, one wave's and then the other's.  While one is multiplied, the one before is added and the next becomes FP16.  Straight code up to the last
- * wait: else the compiler has each product waited for at once. */
-MOII_FN void multiply_stage(const places &at, unsigned int stage, unsigned int next, bool last, int columns, on_way &w, float sum[WAVES][BN / 2])
+ * wait: else the compiler has each product waited for at once.  Nothing of the next stage is wanted here: who waited for it before this one is done would keep
+ * both, and so have less on its way. */
+MOII_FN void multiply_stage(const places &at, unsigned int stage, int columns, on_way &w, float sum[WAVES][BN / 2])
 {
+    read_codes(at, stage, 0, w);
     read_scales(at, stage, w);
+    convert_codes(0, w);
+    read_codes(at, stage, 1, w);
 #pragma unroll
     for (int i = 0; i < ALL; i++) {
         start_block(at, stage, i, columns, w);
@@ -90,9 +94,8 @@ MOII_FN void multiply_stage(const places &at, unsigned int stage, unsigned int n
             WGMMA_WAIT(1);
             add_block(i - 1, columns, w, sum);
         }
-        if (i + 1 < ALL || !last) convert_codes(i + 1, w);
+        if (i + 1 < ALL) convert_codes(i + 1, w);
         if (i + 2 < ALL) read_codes(at, stage, i + 2, w);
-        else if (!last) read_codes(at, next, i + 2 - ALL, w);
     }
     WGMMA_WAIT(0);
     add_block(ALL - 1, columns, w, sum);
@@ -103,22 +106,12 @@ MOII_FN void multiply_tile(unsigned int base, const places &at, int steps, int c
     on_way w;
 #pragma unroll
     for (int j = 0; j < columns / 2; j++) sum[0][j] = sum[1][j] = w.product[0][j] = w.product[1][j] = 0.0f;
-    if (steps == 0) return;
-    barrier_wait(full_barrier(base, r.stage), r.parity);
-    read_codes(at, r.stage, 0, w);
-    convert_codes(0, w);
-    read_codes(at, r.stage, 1, w);
 #pragma unroll 1
-    for (; steps > 1; steps--) {
-        const unsigned int stage = r.stage;
-        ring_step(r);
+    for (int step = 0; step < steps; step++, ring_step(r)) {
         barrier_wait(full_barrier(base, r.stage), r.parity);
-        multiply_stage(at, stage, r.stage, false, columns, w, sum);
-        release_stage(base, stage);
+        multiply_stage(at, r.stage, columns, w, sum);
+        release_stage(base, r.stage);
     }
-    multiply_stage(at, r.stage, r.stage, true, columns, w, sum);
-    release_stage(base, r.stage);
-    ring_step(r);
 }
 
 /* Columns times their rows' factors, which are at `factors`. */
