@@ -130,9 +130,13 @@ static moit_job few_rows(int i, moit_rng *rng, const few_shape *s, moit_rng *was
     if (i >= 60) j.grouping = MOIT_DENSE, j.groups = 1, j.m = s->dense, j.n = i % 2 ? 521 : 264, j.sm_limit = 2, j.expected = 0;
     j.a.format = moit_pairs[2 + i / 2 % 2].a, j.b.format = moit_pairs[2 + i / 4 % 2].b;
     j.a.format.layout = moit_under(rng, 2) ? MOI_LAYOUT_ROW : MOI_LAYOUT_TILED;
-    if (s->alone) j.a.format = (moi_format)PLAIN;
-    if (s->alone && s->expected < 50 && i < 60 && i % 6 == 3) j.b.format.elem = MOI_E5M2;
     j.b.format.layout = moit_under(rng, 2) ? MOI_LAYOUT_ROW : MOI_LAYOUT_TILED;
+    if (s->alone) {
+        j.a.format = (moi_format)PLAIN;
+        if (i % 6 == 3) j.b.format.elem = MOI_E5M2;
+        if (i % 5 == 2) j.k += 32 * (1 + i % 3);
+        if (i % 8 == 6) j.b.format.layout = MOI_LAYOUT_COL;
+    }
     j.out = moit_under(rng, 3) ? MOI_BF16 : MOI_F32, j.accumulate = j.out == MOI_F32 && moit_under(rng, 2);
     if (i % 3 == 1) j.ldd = (j.n + 15) / 8 * 8; /* rows that begin at multiples of 16 bytes, whatever they end at */
     for (int g = 0; g < MOIT_GROUPS; g++) {
@@ -201,7 +205,9 @@ static void check_mixed(const few_shape shapes[FEW_CASES], const char *name)
         if (i % 4 == 3) poison_weights(&j);
         moit_job_plan(&j, moit_gpu());
         int64_t rows = j.grouping == MOIT_DENSE ? j.m : j.grouping == MOI_GROUP_MASKED && j.rows < shapes[i].expected ? j.rows : shapes[i].expected;
-        assert_true(moit_job_chose(&j, shapes[i].alone && rows <= 64 ? "halves_sm90" : "mixed_sm90"));
+        bool wide = j.k % 128 == 0 && j.b.format.elem == MOI_E4M3 && j.b.format.layout != MOI_LAYOUT_COL; /* rows of B are mixed_sm90's, too */
+        bool halves = shapes[i].alone && rows <= (wide ? 64 : 256), copied = !wide && !halves;
+        assert_true(moit_job_chose(&j, copied ? "SCALING=0" : halves ? "halves_sm90" : "mixed_sm90"));
         moit_job_fill(&j, &rng);
         moit_job_run(&j);
         moit_job_check(&j, (uint64_t)i);

@@ -179,7 +179,7 @@ bool moii_thin_fits(const moii_tensor_product *p);
 /* Whether mixed_sm90, for which A becomes BF16 first, or halves_sm90 does this product, which fits, and faster than others do; if so, whether the latter. */
 bool moii_mixed_pays(const moii_tensor_product *p);
 bool moii_mixed_halves(const moii_tensor_product *p);
-moii_tensor_tile moii_mixed_tile(int64_t rows);
+moii_tensor_tile moii_mixed_tile(const moii_tensor_product *p);
 /* Rows of a group as they are expected, in the mean. */
 int64_t moii_tensor_group_rows(const moii_tensor_product *p);
 /* The kernel of such a tile; NULL: the row's own. */

@@ -61,35 +61,50 @@ bool moii_thin_fits(const moii_tensor_product *p)
     return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && a && moii_thin_takes(p->b, p->k, p->groups);
 }
 
-enum { NARROW = 64 }; /* rows of a group for which a tile has half the columns */
-moii_tensor_tile moii_mixed_tile(int64_t rows) { return (moii_tensor_tile){ 2, 2, rows <= NARROW ? 64 : 128, 12, 1, 1, 1, 0, 0, 0, 1 }; }
+/* Where weights alone are scaled, few rows take halves_sm90: sums of 32 products times a scale are fewer than codes.  So do more where mixed_sm90 could not,
+ * until a copy of the weights takes less than to make FP16 of them for each 64 rows anew. */
+enum { NARROW = 64, OFTEN = 256 }; /* rows of a group */
+bool moii_mixed_halves(const moii_tensor_product *p)
+{
+    bool other = p->b->elem == MOI_E4M3 && moii_thin_takes(p->b, p->k, p->groups);
+    return moii_tensor_weights_alone(p) && p->k % 32 == 0 && moii_tensor_group_rows(p) <= (other ? NARROW : OFTEN);
+}
 
-/* Few columns: sums of 32 products times a scale are fewer than codes. */
-bool moii_mixed_halves(const moii_tensor_product *p) { return moii_tensor_weights_alone(p) && moii_tensor_group_rows(p) <= NARROW; }
+moii_tensor_tile moii_mixed_tile(const moii_tensor_product *p)
+{
+    bool narrow = moii_tensor_group_rows(p) <= NARROW || moii_mixed_halves(p);
+    return (moii_tensor_tile){ 2, 2, narrow ? 64 : 128, 12, 1, 1, 1, 0, 0, 0, 1 };
+}
 
-/* Codes of weights become BF16 for each 128 rows anew.  A copy of A that is larger than one of the weights is not asked for. */
+/* A copy of A that is larger than one of the weights is not asked for. */
 static bool mixed_fits(const moii_tensor_product *p)
 {
     enum { SMALL = 1024 }; /* rows of a group */
     int64_t copied = moii_mul(p->m, p->grouping == PRODUCT_MASKED ? p->groups : 1), values = moii_mul(copied, p->k);
-    bool few = p->grouping != PRODUCT_MASKED || p->m <= moii_max(p->n, SMALL);
-    return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && few && values >= 0 && values / 16 < UINT32_MAX && !p->a_turned &&
-           (p->b->elem == MOI_E4M3 || moii_mixed_halves(p)) && moii_thin_takes(p->b, p->k, p->groups);
+    bool few = p->grouping != PRODUCT_MASKED || p->m <= moii_max(p->n, SMALL), straight = p->grouping != PRODUCT_DEPTH && !p->a_turned;
+    bool takes = moii_mixed_halves(p) || (p->b->elem == MOI_E4M3 && moii_thin_takes(p->b, p->k, p->groups));
+    return p->scaling == SCALING_MX && straight && few && values >= 0 && values / 16 < UINT32_MAX && takes && p->groups <= THIN_GROUPS;
 }
 
-/* Rows of a group, in the mean, that are too many for thin_sm90, too few for a copy of the weights; and tiles enough that the last round's idle
- * multiprocessors do not cost what it gains: measured (gemm-hopper.md).  Where weights alone are scaled nothing but the copy is left. */
+/* Whether the last round's idle multiprocessors do not cost what it gains: measured (gemm-hopper.md). */
+static bool enough_tiles(const moii_tensor_product *p, int64_t rows)
+{
+    bool experts = moii_tensor_experts(p), alone = moii_tensor_weights_alone(p);
+    moii_tensor_tile t = moii_mixed_tile(p);
+    int64_t tiles = moii_mul(moii_ceil_div(rows, t.bn) * moii_ceil_div(p->n, moii_tile_lines(p, &t)), experts ? p->groups : 1);
+    int64_t busy = (experts && rows > NARROW) || alone ? 75 : 80; /* per cent */
+    if (tiles <= 0 || (alone && experts)) return tiles > 0;
+    return alone && t.bn == NARROW ? 8 * tiles >= p->sms : 100 * tiles >= busy * moii_ceil_div(tiles, p->sms) * p->sms;
+}
+
+/* Rows of a group, in the mean, that are too many for thin_sm90, too few for a copy of the weights, which is all else that there is where these alone are
+ * scaled. */
 bool moii_mixed_pays(const moii_tensor_product *p)
 {
     if (!mixed_fits(p)) return false;
-    bool experts = moii_tensor_experts(p);
-    bool alone = moii_tensor_weights_alone(p);
+    bool experts = moii_tensor_experts(p), alone = moii_tensor_weights_alone(p);
     int64_t rows = moii_tensor_group_rows(p), least = alone ? 0 : experts ? 33 : 384, most = experts ? 1023 : 767;
-    moii_tensor_tile t = moii_mixed_tile(rows);
-    int64_t tiles = moii_mul(moii_ceil_div(rows, t.bn) * moii_ceil_div(p->n, moii_tile_lines(p, &t)), experts ? p->groups : 1);
-    int64_t rounds = moii_ceil_div(tiles, p->sms), busy = experts && rows > 64 ? 75 : 80; /* per cent */
-    bool enough = alone ? experts || 8 * tiles >= p->sms : 100 * tiles >= busy * rounds * p->sms;
-    return tiles > 0 && rows >= least && (rows <= most || p->grouping == PRODUCT_MASKED) && enough;
+    return rows >= least && (rows <= most || p->grouping == PRODUCT_MASKED) && enough_tiles(p, rows);
 }
 
 void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES])

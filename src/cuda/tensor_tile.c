@@ -281,7 +281,7 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
         return s.best;
     }
     if (p->mixed) {
-        consider(&s, moii_mixed_tile(rows));
+        consider(&s, moii_mixed_tile(p));
         return s.best;
     }
     if (moii_thin_fits(p)) {

@@ -130,7 +130,7 @@ MOII_FN void times_factors(unsigned int factors, int columns, float sum[WAVES][B
 MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int i, int n, unsigned int base, const places &at, int first, int columns, ring &r)
 {
     float sum[WAVES][BN / 2];
-    multiply_tile(base, at, a.k / STEP, columns, r, sum);
+    multiply_tile(base, at, (a.k + STEP - 1) / STEP, columns, r, sum);
     if (ADD && a.k == 0) return;
     if (a.k > 0) times_factors(factors_at(base, n), columns, sum);
     store_waves(a, find_unit(a, groups, i), columns, first, sum, base); /* found again: no registers keep it */

@@ -17,12 +17,27 @@ MOII_FN uint2 scale_pairs(unsigned int codes)
 /* Where factors of the rows of a block's n-th unit are. */
 MOII_FN unsigned int factors_at(unsigned int base, int n) { return base + FACTORS_AT + n % (STAGES + 1) * (BN * 4); }
 
+/* Four codes of a row, of which the first `left` are there: others are 0, as their values are. */
+MOII_FN unsigned int four_codes(const product_scales &t, const unsigned char *from, int left)
+{
+    unsigned int codes = 0;
+    if (t.words) {
+        codes = __ldg((const unsigned int *)from);
+        return left < 4 ? codes & ((1u << 8 * left) - 1) : codes;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (i < left) codes |= (unsigned int)__ldg(from + i * t.block_stride) << 8 * i;
+    return codes;
+}
+
 /* Of 128 rows of B, and half of a unit's rows of A. */
 MOII_FN void load_scales(const product_args &a, const group_list &groups, unsigned int base, int part)
 {
     enum { EACH = 4, AHEAD = 4 }; /* rows of a lane; stages whose scales are on their way at a time */
     ring r = { 0, 0 };
-    const int all = units_in_all(groups), first_row = part * (32 * EACH) + (int)threadIdx.x % 32, apart = words_apart(a.b_scales), steps = a.k / STEP;
+    const int all = units_in_all(groups), first_row = part * (32 * EACH) + (int)threadIdx.x % 32, blocks = a.k / 32, steps = (blocks + 3) / 4;
+    const int apart = a.b_scales.words ? words_apart(a.b_scales) : 4 * (int)a.b_scales.block_stride;
     const int mine = part * 32 + (int)threadIdx.x % 32;
     int n = 0;
 #pragma unroll 1
@@ -37,7 +52,7 @@ MOII_FN void load_scales(const product_args &a, const group_list &groups, unsign
         for (int j = 0; j < AHEAD; j++)
 #pragma unroll
             for (int e = 0; e < EACH; e++, from[e - 1] += apart)
-                if (j < steps) v[j][e] = __ldg((const unsigned int *)from[e]);
+                if (j < steps) v[j][e] = four_codes(a.b_scales, from[e], blocks - 4 * j);
 #pragma unroll 1
         for (int first = 0; first < steps; first += AHEAD) {
 #pragma unroll
@@ -48,7 +63,7 @@ MOII_FN void load_scales(const product_args &a, const group_list &groups, unsign
 #pragma unroll
                 for (int e = 0; e < EACH; e++, from[e - 1] += apart) {
                     shared_write_two(base + SCALES_AT + r.stage * SCALES_BYTES + (first_row + e * 32) * SCALES_EACH, scale_pairs(v[j][e]));
-                    if (first + j + AHEAD < steps) v[j][e] = __ldg((const unsigned int *)from[e]);
+                    if (first + j + AHEAD < steps) v[j][e] = four_codes(a.b_scales, from[e], blocks - 4 * (first + j + AHEAD));
                 }
                 __syncwarp();
                 if (threadIdx.x % 32 == 0) barrier_arrive(full_barrier(base, r.stage));
