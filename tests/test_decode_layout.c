@@ -215,7 +215,7 @@ static void test_crossing(void **state)
     cols.layout = MOI_LAYOUT_COL;
     const struct { const moi_format *weights; int64_t hidden, width, experts, from; } cases[] = {
         { &mx, 2048, 768, 128, 129 },    { &mx, 4096, 1536, 128, 96 }, { &mx, 2048, 512, 256, 129 },  { &mx, 4096, 1536, 256, 129 },
-        { &cols, 2048, 768, 128, 160 },  { &mx, 2048, 672, 128, 160 }, { &mx, 2080, 768, 128, 160 },  { &mx, 2048, 768, 1024, 264 },
+        { &cols, 2048, 768, 128, 16 },   { &mx, 2048, 672, 128, 16 },  { &mx, 2080, 768, 256, 32 },   { &mx, 2048, 768, 1024, 513 },
         { &blk, 2048, 768, 128, 96 },    { &blk, 4096, 1536, 128, 16 }, { &blk, 2048, 512, 256, 129 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -69,7 +69,7 @@ static void test_paths(void **state)
     }
 }
 
-/* Of thin_sm90 and mixed_sm90: what their texts say of themselves. */
+/* Of thin_sm90, mixed_sm90 and halves_sm90: what their texts say of themselves. */
 static void check_thin(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     char defines[MOII_DEFINES], whole[MOII_DEFINES];
@@ -124,7 +124,8 @@ static void check_ahead(const moii_kernel *kernel)
         char defines[MOII_DEFINES];
         kernel->variant(i, defines);
         assert_null(strstr(defines, "A_TURNED"));
-        assert_int_equal(strstr(defines, "ELEM_A") == NULL, kernel == &moii_mixed_kernel);
+        assert_int_equal(strstr(defines, "ELEM_A") == NULL, kernel != &moii_thin_kernel);
+        assert_int_equal(strstr(defines, "ELEM_B") == NULL, kernel == &moii_mixed_kernel);
     }
 }
 
@@ -160,20 +161,32 @@ static void test_mixed(void **state)
 {
     (void)state;
     check_ahead(&moii_mixed_kernel);
+    check_ahead(&moii_halves_kernel);
     moi_format cols = mxfp8, wide = mxfp8;
     cols.layout = MOI_LAYOUT_COL, wide.elem = MOI_E5M2;
-    const struct { int grouping; const moi_format *a, *b; int64_t m, n, k; bool mixed, widened; } cases[] = {
-        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 32, 4096, 7168, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 33, 4096, 7168, true, false },
-        { PRODUCT_ROWS, &cols, &mxfp8, 8 * 65, 4096, 7168, true, false },    { PRODUCT_ROWS, &wide, &mxfp8, 8 * 65, 4096, 7168, true, false },
-        { PRODUCT_ROWS, &mxfp8, &cols, 8 * 65, 4096, 7168, false, false },   { PRODUCT_ROWS, &mxfp8, &wide, 8 * 65, 4096, 7168, false, false },
-        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 4096, 7200, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 2048, 7168, false, false },
-        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 1023, 4096, 7168, true, false }, { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 1024, 4096, 7168, false, true },
-        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 3072, 7168, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 3328, 7168, true, false },
-        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 64, 3328, 7168, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 64, 3584, 7168, true, false },
-        { PRODUCT_MASKED, &mxfp8, &mxfp8, 64, 4096, 7168, true, false },     { PRODUCT_MASKED, &mxfp8, &mxfp8, 4096, 4096, 7168, true, false },
-        { PRODUCT_MASKED, &mxfp8, &mxfp8, 4097, 4096, 7168, false, false },  { PRODUCT_DEPTH, &mxfp8, &mxfp8, 512, 4096, 7168, false, true },
-        { PRODUCT_DENSE, &mxfp8, &mxfp8, 383, 7168, 16384, false, false },   { PRODUCT_DENSE, &mxfp8, &mxfp8, 512, 7168, 16384, true, false },
-        { PRODUCT_DENSE, &mxfp8, &mxfp8, 512, 4096, 7168, false, true },     { PRODUCT_DENSE, &mxfp8, &mxfp8, 768, 16896, 7168, false, true },
+    const struct { int grouping; const moi_format *a, *b; int64_t m, n, k; bool mixed, widened, halves; } cases[] = {
+        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 32, 4096, 7168, false, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 33, 4096, 7168, true, false, false },
+        { PRODUCT_ROWS, &cols, &mxfp8, 8 * 65, 4096, 7168, true, false, false },    { PRODUCT_ROWS, &wide, &mxfp8, 8 * 65, 4096, 7168, true, false, false },
+        { PRODUCT_ROWS, &mxfp8, &cols, 8 * 65, 4096, 7168, false, false, false },   { PRODUCT_ROWS, &mxfp8, &wide, 8 * 65, 4096, 7168, false, false, false },
+        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 4096, 7200, false, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 2048, 7168, false, false, false },
+        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 1023, 4096, 7168, true, false, false }, { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 1024, 4096, 7168, false, true, false },
+        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 3072, 7168, false, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 65, 3328, 7168, true, false, false },
+        { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 64, 3328, 7168, false, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 64, 3584, 7168, true, false, false },
+        { PRODUCT_MASKED, &mxfp8, &mxfp8, 64, 4096, 7168, true, false, false },     { PRODUCT_MASKED, &mxfp8, &mxfp8, 4096, 4096, 7168, true, false, false },
+        { PRODUCT_MASKED, &mxfp8, &mxfp8, 4097, 4096, 7168, false, false, false },  { PRODUCT_DEPTH, &mxfp8, &mxfp8, 512, 4096, 7168, false, true, false },
+        { PRODUCT_DENSE, &mxfp8, &mxfp8, 383, 7168, 16384, false, false, false },   { PRODUCT_DENSE, &mxfp8, &mxfp8, 512, 7168, 16384, true, false, false },
+        { PRODUCT_DENSE, &mxfp8, &mxfp8, 512, 4096, 7168, false, true, false },     { PRODUCT_DENSE, &mxfp8, &mxfp8, 768, 16896, 7168, false, true, false },
+        /* weights alone */
+        { PRODUCT_ROWS, &plain, &mxfp8, 8, 4096, 7168, true, false, true },          { PRODUCT_ROWS, &plain, &mxfp8, 8 * 64, 2048, 7168, true, false, true },
+        { PRODUCT_ROWS, &plain, &mxfp8, 8 * 65, 2048, 7168, true, false, false },    { PRODUCT_ROWS, &plain, &mxfp8, 8 * 1023, 4096, 7168, true, false, false },
+        { PRODUCT_ROWS, &plain, &mxfp8, 8 * 1024, 4096, 7168, false, true, false },  { PRODUCT_ROWS, &plain, &wide, 8 * 256, 4096, 7168, true, false, true },
+        { PRODUCT_ROWS, &plain, &wide, 8 * 257, 4096, 7168, false, true, false },    { PRODUCT_ROWS, &plain, &cols, 8 * 200, 4096, 7168, true, false, true },
+        { PRODUCT_ROWS, &plain, &mxfp8, 8 * 256, 4096, 7200, true, false, true },    { PRODUCT_ROWS, &plain, &mxfp8, 8 * 257, 4096, 7200, false, true, false },
+        { PRODUCT_ROWS, &plain, &mxfp8, 8, 4096, 7184, false, true, false },         { PRODUCT_MASKED, &plain, &mxfp8, 64, 4096, 7168, true, false, true },
+        { PRODUCT_MASKED, &plain, &mxfp8, 4096, 4096, 7168, true, false, false },    { PRODUCT_MASKED, &plain, &mxfp8, 4097, 4096, 7168, false, true, false },
+        { PRODUCT_DENSE, &plain, &mxfp8, 16, 7168, 2048, true, false, true },        { PRODUCT_DENSE, &plain, &mxfp8, 16, 2112, 7168, false, true, false },
+        { PRODUCT_DENSE, &plain, &mxfp8, 128, 7168, 2048, false, true, false },      { PRODUCT_DENSE, &plain, &mxfp8, 128, 25600, 1536, true, false, false },
+        { PRODUCT_DENSE, &plain, &mxfp8, 768, 24576, 1536, false, true, false },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *why;
@@ -182,8 +195,10 @@ static void test_mixed(void **state)
         moii_tensor_settle(&p, 132);
         assert_int_equal(p.mixed, cases[i].mixed);
         assert_int_equal(p.widened, cases[i].widened);
+        assert_int_equal(p.halves, cases[i].halves);
         moii_tensor_tile t = moii_tensor_choose(&p);
-        assert_true(moii_thin_kernel_of(&p, &t) == (p.mixed ? &moii_mixed_kernel : t.thin ? &moii_thin_kernel : NULL));
+        const moii_kernel *kernel = p.halves ? &moii_halves_kernel : p.mixed ? &moii_mixed_kernel : t.thin ? &moii_thin_kernel : NULL;
+        assert_true(moii_thin_kernel_of(&p, &t) == kernel);
         check_tile(&p, &t);
     }
 }

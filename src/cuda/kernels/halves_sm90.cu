@@ -8,8 +8,9 @@
  *
  *   defines   GROUPS PRODUCT_DENSE, PRODUCT_ROWS, PRODUCT_MASKED;  ELEM_B;  OUT_F32, ADD, SCATTER, WEIGHTED as in product_sm90.cuh
  *             SWIGLU, STAGES as in mixed_sm90.cu;  BN, WGS, WAVES  64, 2 and 2: a tile has 64 rows of A, and of B two times 64 for each warpgroup that multiplies
+ *             WORDS  1: four blocks' scales lie in words (product_scales.words), 0: anyhow
  *   A, a.row_factor  as half_rows_sm90 makes them
- *   a.k       a multiple of 32;  scales lie anyhow
+ *   a.k       a multiple of 32
  *   unit, threads, launch  as in mixed_sm90.cu
  *   shared    SHARED_BYTES, as tensor_tile.c computes it */
 #include "lane_scan.cuh"
