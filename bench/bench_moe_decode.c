@@ -68,12 +68,11 @@ static bool rounds(const job *j, moi_format *act)
 {
     *act = j->desc.weights;
     act->block = MOI_BLOCK_VECTOR;
-    if (act->recipe == MOI_RECIPE_MX32 && act->elem != MOI_INT8) act->elem = MOI_E4M3;
-    return is_grouped(j) && (act->recipe == MOI_RECIPE_MX32 || act->recipe == MOI_RECIPE_BLK128);
+    return is_grouped(j) && act->recipe == MOI_RECIPE_BLK128;
 }
 
 /* u of one token and expert, whose exact value lies within du, as grouped products round it by way of BF16: the ends of that are rounded too.  Where a
- * block's scale is not certain, a step of E4M3 (2^-3) or INT8 (2^-6 of the block's largest) more. */
+ * block's scale is not certain, a step of E4M3 (2^-3) more. */
 static bool round_u(bench *b, const job *j, sums *s)
 {
     enum { LOW, MID, HIGH, THREE };
@@ -93,11 +92,10 @@ static bool round_u(bench *b, const job *j, sums *s)
     int64_t block = moi_format_block(&act), bytes = good ? m.scale_bytes / THREE : 0, each = good ? bytes / moi_scale_blocks(&act, f, 0) : 0;
     for (int64_t i = 0; good && i < f; i++) {
         const char *scale = m.scale + i / block * each;
-        double off = fmax(fabs(means[HIGH * f + i] - means[MID * f + i]), fabs(means[LOW * f + i] - means[MID * f + i])), largest = 0;
-        for (int64_t n = i / block * block; n < f && n < (i / block + 1) * block; n++) largest = fmax(largest, fabs((double)ends[MID * f + n]));
+        double off = fmax(fabs(means[HIGH * f + i] - means[MID * f + i]), fabs(means[LOW * f + i] - means[MID * f + i]));
         bool certain = !memcmp(scale, scale + bytes, (size_t)each) && !memcmp(scale, scale + 2 * bytes, (size_t)each);
         s->u[i] = means[MID * f + i];
-        s->du[i] = off + (certain ? 0 : 0x1p-3 * (fabs(s->u[i]) + off) + 0x1p-6 * largest);
+        s->du[i] = off + (certain ? 0 : 0x1p-3 * (fabs(s->u[i]) + off));
     }
     if (good) bench_matrix_free(&m);
     free(ends), free(bf16), free(means);

@@ -190,6 +190,8 @@ typedef struct moi_gemm_args {
  * Shapes    A [m, k] ([k, m] if MN-major), B [n, k] ([k, n] if MN-major), D [m, n]; ld counts the stored rows' stride.
  * Requires  recipe F32: elem F32, BF16: elem BF16; mx32: any two MX elements.  Any n, k; k = 0 gives 0 (or leaves D).
  *           b beside a plain a (mapped weights): data and scales need only their elements' alignment.
+ *           cuda back end: there a is BF16 and b mx32 of E4M3 or E5M2, |b| below 2^80, data and scales at multiples of 16 bytes; magnitudes of a below
+ *           2^-32 of its row's largest may be rounded to multiples of 2^-39 of it (moi_gemm_explain: "copies").
  *           Dequantised magnitudes of 2^128 and more count as infinite; those below 2^-126 may be rounded to multiples of 2^-133 where
  *           1x32 scaled operands become BF16 on the way (moi_gemm_explain: "copies").
  * Errors    ARG, SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.
@@ -221,7 +223,7 @@ typedef struct moi_ggemm_desc {
     uint32_t size;
     const char *row;
     moi_grouping grouping;
-    moi_format a, b;
+    moi_format a, b;  /* as moi_gemm_desc; GROUP_K: of one recipe */
     moi_order a_order, b_order;
     moi_dtype out;
     bool accumulate;

@@ -192,7 +192,7 @@ typedef struct moi_moe_decode_desc {
     uint32_t size;
     const char *row;
     moi_format weights;  /* of gate_up and down, row-wise: F32, BF16, F16, mx32 or blk128 of any element */
-    moi_dtype x;         /* BF16 or F32: the activations; quantised only by what grouped_from allows */
+    moi_dtype x;         /* BF16 or F32: the activations; rounded only by what grouped_from allows */
     moi_dtype out;       /* F32 or BF16 */
     int64_t max_tokens, hidden, width, experts, top_k;
     bool from_logits;    /* runs take router logits and route as moi_route_run does, instead of ids and weights */
@@ -235,9 +235,9 @@ typedef struct moi_moe_decode_args {
  *           times the row's sum of |w|; where x or u of a token is not finite, or a weight is infinite, they may give NaN.
  *           P:decode.batch  a token's bits do not depend on the rest of the batch, nor on max_tokens among plans with the same row.
  *           P:decode.grouped  runs that take grouped products are outside of these two: y has the bits of moi_permute_run, moi_quantize_run of x row-wise,
- *           moi_ggemm_run of gathered rows with swiglu (out: x's type), moi_ggemm_run (out: desc.out) and moi_combine_run.  x and u are E4M3 (MXINT8
- *           beside such weights) with the weights' recipe and flags, blocks in vectors; beside weights that are not scaled, these' type.  Several times
- *           faster where many tokens share each expert's weights, as exact as 8-bit activations are.  Not for F16 weights and `apart`.
+ *           moi_ggemm_run of gathered rows with swiglu (out: x's type), moi_ggemm_run (out: desc.out) and moi_combine_run.  Beside mx32 weights x and u
+ *           are BF16, beside blk128 ones E4M3 with the weights' flags, blocks in vectors, beside weights that are not scaled these' type.  Several times
+ *           faster where many tokens share each expert's weights, as exact as such activations are.  Not for F16 weights and `apart`.
  *           P:decode.logits  from_logits, ids_out, weights_out and y have the bits of moi_route_run and this on its results.
  * Source    "warp decode", cursor.com/blog, 2026. */
 MOI_API moi_status moi_moe_decode_plan_create(moi_plan **out, moi_ctx *ctx, const moi_moe_decode_desc *desc);

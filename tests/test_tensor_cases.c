@@ -177,7 +177,7 @@ static void test_thin(void **state)
 }
 
 /* NaN of both signs among the codes of the first group's weights, and among another's scales; of one matrix a row whose scales are subnormal in BF16, beside
- * a row of A that makes its sums normal. */
+ * a row of A that makes its sums normal.  Of A in BF16: rows that are 0 and tiny, Inf and NaN in others. */
 static void poison_weights(moit_job *j)
 {
     int64_t other = j->groups > 1 ? 5 : 0;
@@ -189,6 +189,12 @@ static void poison_weights(moit_job *j)
         else moit_matrix_set_scale(&j->a, 0, 2, l, ldexpf(1.0f, 90));
         moit_matrix_set_scale(&j->b, 0, 4, l, ldexpf(1.0f, -127));
         moit_matrix_set(&j->b, 4, l, 1.0f + (float)(l % 3));
+    }
+    for (int64_t l = 0; l < j->k && j->a.format.recipe == MOI_RECIPE_BF16 && j->a.rows > 6; l++) {
+        moit_matrix_set(&j->a, 3, l, 0.0f), moit_matrix_set(&j->a, 4, l, ldexpf(1.0f + (float)(l % 5), -122));
+        moit_matrix_set_scale(&j->b, 0, 7, l, 0x1p10f);
+        if (l % 100 == 50) moit_matrix_set(&j->a, 5, l, INFINITY);
+        if (l % 100 == 60) moit_matrix_set(&j->a, 6, l, NAN);
     }
     moit_matrix_read(&j->a), moit_matrix_read(&j->b);
 }
