@@ -517,17 +517,21 @@ static void test_far_rows(void **state)
     }
 }
 
-/* Copies of operands begin at multiples of 16 bytes, too: rows that a list names, and those that become BF16. */
+/* Copies of operands begin at multiples of 16 bytes, too: rows that a list names, and those that become BF16 or FP16; and so do weights alone. */
 static void test_rows_apart(void **state)
 {
     (void)state;
     if (!moit_gpu()) skip();
-    static const struct { moi_format a, b; int64_t rows, gather, a_ld, b_ld; const char *said; } cases[] = {
-        { BLK(ROW), SQUARES, 16, 8, 72, 0, "rows of a must be a multiple of 16 bytes apart for ggemm_sm90, got 72" },
-        { PLAIN, PLAIN, 16, 8, 65, 0, "rows of a must be a multiple of 16 bytes apart for ggemm_sm90, got 130" },
-        { MX(ROW), MX(ROW), 512, 8, 72, 0, "rows of a must be a multiple of 16 bytes apart for ggemm_sm90, got 72" },
-        { MX(ROW), MX(ROW), 512, 0, 72, 0, "rows of a must be a multiple of 16 bytes apart for ggemm_sm90, got 72" },
-        { MX(ROW), MX(ROW), 512, 0, 0, 88, "rows of b must be a multiple of 16 bytes apart for ggemm_sm90, got 88" },
+    static const struct { moi_format a, b; int64_t rows, gather, a_ld, b_ld; const char *said; int64_t b_from; } cases[] = {
+        { BLK(ROW), SQUARES, 16, 8, 72, 0, "rows of a must be a multiple of 16 bytes apart for ggemm_sm90, got 72", 0 },
+        { PLAIN, PLAIN, 16, 8, 65, 0, "rows of a must be a multiple of 16 bytes apart for ggemm_sm90, got 130", 0 },
+        { MX(ROW), MX(ROW), 512, 8, 72, 0, "rows of a must be a multiple of 16 bytes apart for ggemm_sm90, got 72", 0 },
+        { MX(ROW), MX(ROW), 512, 0, 72, 0, "rows of a must be a multiple of 16 bytes apart for ggemm_sm90, got 72", 0 },
+        { MX(ROW), MX(ROW), 512, 0, 0, 88, "rows of b must be a multiple of 16 bytes apart for ggemm_sm90, got 88", 0 },
+        { PLAIN, MX(ROW), 16, 8, 65, 0, "rows of a must be a multiple of 16 bytes apart for ggemm_sm90, got 130", 0 },
+        { PLAIN, MX(ROW), 512, 0, 65, 0, "rows of a must be a multiple of 16 bytes apart for ggemm_sm90, got 130", 0 },
+        { PLAIN, MX(ROW), 16, 0, 0, 88, "rows of b must be a multiple of 16 bytes apart for ggemm_sm90, got 88", 0 },
+        { PLAIN, MX(ROW), 16, 0, 0, 0, "b: data and scales must be aligned to 16 bytes for this row", 8 },
     };
     char *there = moit_alloc(4096), *room = moit_alloc(1 << 20); /* nobody reads them */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -537,8 +541,9 @@ static void test_rows_apart(void **state)
         moit_ok(moi_ggemm_plan_create(&plan, moit_gpu(), &d));
         assert_in_range(moi_plan_workspace_bytes(plan), 0, 1 << 20);
         moi_ggemm_args x = { .size = sizeof x, .rows = cases[i].rows, .offsets = (const int64_t *)(const void *)there, .a = { there, there, cases[i].a_ld },
-                             .b = { there, there, cases[i].b_ld }, .d = there };
-        if (cases[i].a.recipe == MOI_RECIPE_BF16) x.a.scale = x.b.scale = NULL;
+                             .b = { there + cases[i].b_from, there, cases[i].b_ld }, .d = there };
+        if (cases[i].a.recipe == MOI_RECIPE_BF16) x.a.scale = NULL;
+        if (cases[i].b.recipe == MOI_RECIPE_BF16) x.b.scale = NULL;
         if (cases[i].gather) x.rows_of_a = (const int32_t *)(const void *)there, x.a_rows = 8;
         moit_refused(moi_ggemm_run(plan, &x, room, 1 << 20, NULL), MOI_ERR_ALIGN, cases[i].said);
         moi_plan_free(plan);
