@@ -59,6 +59,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
                              moii_gpu_launch launch[3], int *groups)
 {
     moii_decode_cut(d, F16_MOST_TOKENS, sms, args, launch);
+    if (tokens > F16_MOST_TOKENS) args[0].policy = EVICT_FIRST;
     int64_t pairs = tokens * d->top_k;
     launch[0].threads = 32 * MANY_UP_WARPS, launch[1].threads = 32 * MANY_DOWN_WARPS;
     launch[1].grid[0] = sms;

@@ -191,7 +191,7 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
 /* ---- launching ---- */
 
 /* A map of a tensor whose lines lie `pitch` bytes apart; strides: in lines.  Tiles for few rows, which read weights once, wait less for them where L2
- * asks for 128 bytes at a time, not 256 (products_medians.csv); to others it is all the same. */
+ * asks for 128 bytes at a time, or for what is missing, not for 256 (products_medians.csv); to others it is all the same. */
 static moi_status encode_map(const moi_plan *plan, product_map *map, int size, const void *data, int rank, const uint64_t sizes[], uint64_t pitch,
                              const uint64_t strides[], const uint32_t box[])
 {
@@ -203,7 +203,7 @@ static moi_status encode_map(const moi_plan *plan, product_map *map, int size, c
     for (int i = 0; i < rank - 1; i++) bytes[i] = pitch * strides[i];
     moii_cu_tensor_map out;
     moii_cuenum result = driver->cuTensorMapEncodeTiled(&out, type, (uint32_t)rank, (void *)(uintptr_t)data, sizes, bytes, box, steps, 0,
-                                                        MOII_CU_MAP_SWIZZLE_128, s->tile.few ? MOII_CU_MAP_L2_128 : MOII_CU_MAP_L2_256, 0);
+                                                        MOII_CU_MAP_SWIZZLE_128, s->tile.thin ? MOII_CU_MAP_L2_NONE : s->tile.few ? MOII_CU_MAP_L2_128 : MOII_CU_MAP_L2_256, 0);
     if (result) return moii_driver_check(driver, result, "cuTensorMapEncodeTiled");
     for (int i = 0; i < 16; i++) map->opaque[i] = out.opaque[i];
     return MOI_OK;

@@ -48,7 +48,7 @@ MOII_FN void send_for(const unit &u, int expert, int slot, const worker &w, cons
     const int row = tile_of(u) * F16_ROWS;
     if (elected()) {
         barrier_expect(filled(w, slot), a.slot_bytes);
-        box_load_once(slot_at(w, a, slot), &a.map, filled(w, slot), 0, expert * a.hidden + row, u.part * a.slot_lines);
+        box_load_as(slot_at(w, a, slot), &a.map, filled(w, slot), 0, expert * a.hidden + row, u.part * a.slot_lines, a.policy);
     }
     send_for_scales(w, a, slot, scales_from(a, expert, row), u.part);
 }

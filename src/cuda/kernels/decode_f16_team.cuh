@@ -75,7 +75,7 @@ MOII_FN void send_for(const work &k, int expert, int slot, const worker &w, cons
 {
     if (elected()) {
         barrier_expect(filled(w, slot), a.slot_bytes);
-        box_load_once_4(slot_at(w, a, slot), &a.map, filled(w, slot), 0, k.tile * 8, 2 * expert, k.part * a.slot_lines);
+        box_load_as_4(slot_at(w, a, slot), &a.map, filled(w, slot), 0, k.tile * 8, 2 * expert, k.part * a.slot_lines, a.policy);
     }
     send_for_scales(w, a, slot, scales_from(a, expert, k.tile * 8), k.part);
 }

@@ -2,8 +2,8 @@
  *
  * half_rows_sm90: rows of BF16 as FP16 times a power of two, in halves_sm90's order.
  *
- *   A row's largest finite magnitude becomes 2^15 to 2^16 (less where it is below 2^-110), so that values down to 2^-32 of it are exact, and smaller ones are
- *   rounded to multiples of 2^-40 of it.  factor: what the row has to be multiplied by again.
+ *   A row's largest magnitude becomes 2^15 to 2^16 (less where it is below 2^-110), so that values down to 2^-32 of it are exact, and smaller ones are
+ *   rounded to multiples of 2^-39 of it; of one with Inf or NaN all products are one of these.  factor: what the row has to be multiplied by again.
  *
  *   order     of each 32 values 8 c to 8 c + 7 for c = 0 to 3: in two pieces of 16, of which the first has 8 c to 8 c + 3, and of these the first two for all c
  *             in front
@@ -15,23 +15,16 @@
 #include "ptx_sm90.cuh"
 #include "row_list.cuh"
 
-#define INFINITE 0x7F80u
-
-/* Of two values, those that are finite or all. */
-MOII_FN unsigned int magnitudes(unsigned int pair, bool all)
-{
-    const unsigned int low = pair & 0x7FFFu, high = pair >> 16 & 0x7FFFu;
-    return max(all || low < INFINITE ? low : 0, all || high < INFINITE ? high : 0);
-}
+MOII_FN unsigned int larger(unsigned int pair) { return max(pair & 0x7FFFu, pair >> 16 & 0x7FFFu); }
 
 /* The largest of a row's magnitudes, as bits of BF16. */
-MOII_FN unsigned int row_top(const char *from, int pieces, bool all)
+MOII_FN unsigned int row_top(const char *from, int pieces)
 {
     unsigned int top = 0;
 #pragma unroll 4
     for (int i = (int)threadIdx.x % 32; i < 2 * pieces; i += 32) {
         const uint4 v = __ldg((const uint4 *)from + i);
-        top = max(max(top, max(magnitudes(v.x, all), magnitudes(v.y, all))), max(magnitudes(v.z, all), magnitudes(v.w, all)));
+        top = max(max(top, max(larger(v.x), larger(v.y))), max(larger(v.z), larger(v.w)));
     }
     return __reduce_max_sync(~0u, top);
 }
@@ -70,9 +63,7 @@ extern "C" __global__ void __launch_bounds__(HALF_ROWS_THREADS, 8) half_rows_sm9
         const int group = a.counts ? row / a.group_rows : 0;
         if (a.counts && row - group * a.group_rows >= __ldg(a.counts + group)) continue;
         const char *from = a.from + listed_row(a.list, row) * a.pitch;
-        unsigned int top = row_top(from, a.pieces, true);
-        if (top >= INFINITE) top = row_top(from, a.pieces, false);
-        const unsigned int field = field_of(top);
+        const unsigned int field = field_of(row_top(from, a.pieces));
         write_row(from, (uint4 *)a.to + row * 2ll * a.pieces, a.pieces, moii_float_of(field << 23));
         if (threadIdx.x % 32 == 0) a.factor[row] = moii_float_of((254 - field) << 23);
     }

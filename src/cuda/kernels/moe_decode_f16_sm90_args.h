@@ -3,6 +3,7 @@
 #ifndef MOII_MOE_DECODE_F16_SM90_ARGS_H
 #define MOII_MOE_DECODE_F16_SM90_ARGS_H
 
+#include "evict.h"
 #include "product_sm90_args.h"
 
 /* Warps: workers multiply; in pass 1 in teams that share an item, which another warp, one for each team, finishes; one more finds weights of a token. */
@@ -33,6 +34,7 @@ typedef struct many_shares {
 
 typedef struct moe_decode_f16_sm90_args {
     product_map map;            /* of the weights */
+    unsigned long long policy;  /* by which they stay in L2 */
     const unsigned char *scale;
     const unsigned short *x;    /* BF16 [tokens, hidden] */
     unsigned short *u;          /* FP16 [job, columns, width], times a power of two for each 8 values: 2^(exponent - 141) */

@@ -6,7 +6,7 @@
 #ifndef MOII_PACKETS_CUH
 #define MOII_PACKETS_CUH
 
-#include "evict.cuh"
+#include "evict.h"
 #include "num.h"
 
 #define VALUE_BYTES (TILE_BF16 ? 2 : 4)

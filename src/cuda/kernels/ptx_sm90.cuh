@@ -3,7 +3,7 @@
 #ifndef MOII_PTX_SM90_CUH
 #define MOII_PTX_SM90_CUH
 
-#include "evict.cuh"
+#include "evict.h"
 #include "num.h"
 
 MOII_FN unsigned int shared_address(const void *p) { return (unsigned int)__cvta_generic_to_shared(p); }
@@ -147,17 +147,17 @@ MOII_FN void box_load(unsigned int to, const void *map, unsigned int barrier, in
                  :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
-/* What is read once leaves the L2 cache first. */
-MOII_FN void box_load_once(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z)
+/* With one of evict.h's policies. */
+MOII_FN void box_load_as(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, unsigned long long policy)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;"
-                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "l"(EVICT_FIRST) : "memory");
+                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "l"(policy) : "memory");
 }
 
-MOII_FN void box_load_once_4(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, int v)
+MOII_FN void box_load_as_4(unsigned int to, const void *map, unsigned int barrier, int x, int y, int z, int v, unsigned long long policy)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;"
-                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(v), "l"(EVICT_FIRST) : "memory");
+                 :: "r"(to), "l"((unsigned long long)map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(v), "l"(policy) : "memory");
 }
 
 /* Into L2 alone. */

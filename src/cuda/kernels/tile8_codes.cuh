@@ -8,7 +8,7 @@
 #define MOII_TILE8_CODES_CUH
 
 #include "elem.cuh"
-#include "evict.cuh"
+#include "evict.h"
 #include "tile8_args.h"
 
 #define TILE 128
