@@ -533,22 +533,28 @@ static void test_rows_apart(void **state)
         { PLAIN, MX(ROW), 16, 0, 0, 88, "rows of b must be a multiple of 16 bytes apart for ggemm_sm90, got 88", 0 },
         { PLAIN, MX(ROW), 16, 0, 0, 0, "b: data and scales must be aligned to 16 bytes for this row", 8 },
     };
-    char *there = moit_alloc(4096), *room = moit_alloc(1 << 20); /* nobody reads them */
+    enum { ROOM = 1 << 20 };
+    moit_mem m = moit_mem_of("ggemm_sm90");
+    char *left = moit_alloc(ROOM); /* nobody writes it */
+    memset(left, 0x5A, ROOM);
+    char *there = moit_in(&m, left, 4096), *room = moit_out(&m, left, ROOM);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         moi_ggemm_desc d = { .size = sizeof d, .row = "ggemm_sm90", .grouping = MOI_GROUP_M, .a = cases[i].a, .b = cases[i].b, .out = MOI_BF16, .groups = 1,
                              .max_rows = cases[i].rows, .n = 16, .k = 64, .gather_rows = cases[i].gather };
         moi_plan *plan;
         moit_ok(moi_ggemm_plan_create(&plan, moit_gpu(), &d));
-        assert_in_range(moi_plan_workspace_bytes(plan), 0, 1 << 20);
+        assert_in_range(moi_plan_workspace_bytes(plan), 0, ROOM);
         moi_ggemm_args x = { .size = sizeof x, .rows = cases[i].rows, .offsets = (const int64_t *)(const void *)there, .a = { there, there, cases[i].a_ld },
                              .b = { there + cases[i].b_from, there, cases[i].b_ld }, .d = there };
         if (cases[i].a.recipe == MOI_RECIPE_BF16) x.a.scale = NULL;
         if (cases[i].b.recipe == MOI_RECIPE_BF16) x.b.scale = NULL;
         if (cases[i].gather) x.rows_of_a = (const int32_t *)(const void *)there, x.a_rows = 8;
-        moit_refused(moi_ggemm_run(plan, &x, room, 1 << 20, NULL), MOI_ERR_ALIGN, cases[i].said);
+        moit_refused(moi_ggemm_run(plan, &x, room, ROOM, m.stream), MOI_ERR_ALIGN, cases[i].said);
         moi_plan_free(plan);
     }
-    moit_free(there), moit_free(room);
+    moit_mem_done(&m);
+    for (int i = 0; i < ROOM; i++) assert_int_equal(left[i], 0x5A);
+    moit_free(left);
 }
 
 int main(void)

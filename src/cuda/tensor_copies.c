@@ -186,7 +186,7 @@ moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor
     char *base = workspace;
     if (!p->widened && !p->mixed && !p->gather_rows) return MOI_OK;
     MOII_TRY(moii_tensor_check_pitch(plan, where, "a", pitch_of(&s->a, c->run.a, c->run.k)));
-    if (p->widened) MOII_TRY(moii_tensor_check_pitch(plan, where, "b", pitch_of(&s->b, c->run.b, c->run.k)));
+    if (p->widened || p->mixed) MOII_TRY(moii_tensor_check_pitch(plan, where, "b", pitch_of(&s->b, c->run.b, c->run.k)));
     c->a = (moi_operand){ base + s->copies_at[0], base + s->scales_at, 0 };
     if (p->halves) MOII_TRY(halve(plan, &c->run, &c->a, stream));
     else if (orders(s)) MOII_TRY(bring_into_order(plan, &c->run, &c->a, stream));
