@@ -48,15 +48,15 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int sms, 
     return lay_out(a, pass, tokens);
 }
 
-/* Weights leave L2 first, so that all else stays there; but what eight tokens read in pass 1 is as much as to be slower by it (docs/notes/warp-decode.md). */
+/* Weights leave L2 first, so that all else stays there; but in pass 1 of eight tokens that is slower: measured (docs/notes/warp-decode.md). */
 static unsigned long long policy_of(int pass, int tokens) { return pass == 1 && tokens == F16_MOST_TOKENS ? EVICT_NORMAL : EVICT_FIRST; }
 
 static void cut_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass, moe_decode_f16_sm90_args *a, moii_gpu_launch *launch)
 {
     int64_t k = pass == 1 ? d->hidden : d->width;
     *a = (moe_decode_f16_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .width = (int)d->width, .hidden = (int)d->hidden,
-                                     .scale_row = (int)k / 32, .lines = (int)k / F16_LINE, .columns = tokens, .renormalize = d->renormalize, .policy = policy_of(pass, tokens),
-                                     .out_f32 = d->out == MOI_F32 };
+                                     .scale_row = (int)k / 32, .lines = (int)k / F16_LINE, .columns = tokens, .renormalize = d->renormalize,
+                                     .policy = policy_of(pass, tokens), .out_f32 = d->out == MOI_F32 };
     a->expert_scale_bytes = (unsigned int)((pass == 1 ? 2 * d->width : d->hidden) * k / 32);
     a->inverse_top_k = 65536u / (unsigned int)d->top_k + 1;
     a->tiles = pass == 1 ? (int)d->width / (F16_ROWS / 2) : (int)d->hidden / F16_ROWS;

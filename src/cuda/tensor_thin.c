@@ -112,8 +112,8 @@ void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, 
     if (p->mixed) {
         bool words = p->b->layout == MOI_LAYOUT_TILED || (p->b->layout == MOI_LAYOUT_ROW && p->k % 128 == 0);
         int n = p->halves ? snprintf(defines, MOII_DEFINES, "ELEM_B=%d WORDS=%d ", (int)p->b->elem, words) : 0;
-        snprintf(defines + n, MOII_DEFINES - (size_t)n, "GROUPS=%d OUT_F32=%d ADD=%d SCATTER=%d WEIGHTED=%d SWIGLU=%d WGS=%d WAVES=%d BN=%d STAGES=%d SHARED_BYTES=%d",
-                 p->grouping, p->out_f32, p->accumulate, p->scatter_rows > 0, p->weighted, p->swiglu, t->wgs, t->waves, t->bn, t->stages,
+        snprintf(defines + n, MOII_DEFINES - (size_t)n, "GROUPS=%d OUT_F32=%d ADD=%d SCATTER=%d WEIGHTED=%d SWIGLU=%d WGS=%d WAVES=%d BN=%d STAGES=%d "
+                 "SHARED_BYTES=%d", p->grouping, p->out_f32, p->accumulate, p->scatter_rows > 0, p->weighted, p->swiglu, t->wgs, t->waves, t->bn, t->stages,
                  moii_tensor_shared(p, t));
         return;
     }

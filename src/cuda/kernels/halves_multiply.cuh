@@ -27,7 +27,8 @@ MOII_FN float scale_of(uint2 pairs, int block)
 /* Addresses, of the first stage: descriptor of A; of the lane's codes of its first row's first block, and of that row's scales. */
 typedef struct places { unsigned int a, codes, scale; } places;
 
-/* What a multiplying thread has on its way: FP16 of two blocks, in turn, of each two pieces; codes of one that comes; scales of the stage; products of two blocks. */
+/* What a multiplying thread has on its way: FP16 of two blocks in turn, of each two pieces; codes of one that comes; the stage's scales; products of two
+ * blocks. */
 typedef struct on_way {
     unsigned int value[2][2][4];
     uint2 codes[2];
