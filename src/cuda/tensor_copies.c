@@ -175,7 +175,8 @@ static moi_status halve(const moi_plan *plan, const moii_tensor_run *r, const mo
                               .pitch = pitch_of(&s->a, r->a, r->k), .list = list_of(s, r), .rows = (int)(r->m * matrices(p, 0)), .pieces = (int)(r->k / 16) };
     if (p->grouping == PRODUCT_MASKED) x.counts = (const long long *)(const void *)r->offsets, x.group_rows = (int)r->m;
     if (x.rows == 0) return MOI_OK;
-    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.rows, ROWS), copying_blocks(s, BLOCKS)) }, .threads = HALF_ROWS_THREADS, .overlap = p->overlap };
+    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.rows, ROWS), copying_blocks(s, BLOCKS)) }, .threads = HALF_ROWS_THREADS,
+                               .overlap = p->overlap };
     return moii_gpu_run(plan, &s->copy[0], &launch, &x, stream);
 }
 

@@ -3,11 +3,12 @@
  * halves_sm90: products on Hopper of few rows of A in FP16, each times a power of two, and B in E4M3 or E5M2 with a scale for each 32 values:
  * D_g (+)= A_g B_g^T, A's rows cut by offsets or counts, or one matrix.
  *
- * B, the weights, are the tensor cores' rows and a group's rows of A their columns.  Codes become FP16 in registers, which is one instruction for two and exact,
- * and sums of 32 products are added times B's scale: of few columns that is less than to multiply codes by it (mixed_sm90).
+ * B, the weights, are the tensor cores' rows and a group's rows of A their columns.  Codes become FP16 in registers, which is one instruction for two and
+ * exact, and sums of 32 products are added times B's scale: of few columns that is less than to multiply codes by it (mixed_sm90).
  *
  *   defines   GROUPS PRODUCT_DENSE, PRODUCT_ROWS, PRODUCT_MASKED;  ELEM_B;  OUT_F32, ADD, SCATTER, WEIGHTED as in product_sm90.cuh
- *             SWIGLU, STAGES as in mixed_sm90.cu;  BN, WGS, WAVES  64, 2 and 2: a tile has 64 rows of A, and of B two times 64 for each warpgroup that multiplies
+ *             SWIGLU, STAGES as in mixed_sm90.cu;  BN, WGS, WAVES  64, 2 and 2: a tile has 64 rows of A, and of B two times 64 for each warpgroup
+ *             that multiplies
  *             WORDS  1: four blocks' scales lie in words (product_scales.words), 0: anyhow
  *   A, a.row_factor  as half_rows_sm90 makes them
  *   a.k       a multiple of 32
