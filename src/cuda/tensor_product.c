@@ -197,13 +197,14 @@ static moi_status encode_map(const moi_plan *plan, product_map *map, int size, c
 {
     const moii_driver *driver = &moii_gpu_of(plan->ctx)->driver;
     const moii_tensor_plan *s = plan->state;
+    moii_cuenum fetched = s->tile.thin ? MOII_CU_MAP_L2_NONE : s->tile.few ? MOII_CU_MAP_L2_128 : MOII_CU_MAP_L2_256;
     moii_cuenum type = size == 4 ? MOII_CU_MAP_F32 : size == 2 ? MOII_CU_MAP_BF16 : MOII_CU_MAP_U8;
     uint64_t bytes[4];
     uint32_t steps[5] = { 1, 1, 1, 1, 1 };
     for (int i = 0; i < rank - 1; i++) bytes[i] = pitch * strides[i];
     moii_cu_tensor_map out;
     moii_cuenum result = driver->cuTensorMapEncodeTiled(&out, type, (uint32_t)rank, (void *)(uintptr_t)data, sizes, bytes, box, steps, 0,
-                                                        MOII_CU_MAP_SWIZZLE_128, s->tile.thin ? MOII_CU_MAP_L2_NONE : s->tile.few ? MOII_CU_MAP_L2_128 : MOII_CU_MAP_L2_256, 0);
+                                                        MOII_CU_MAP_SWIZZLE_128, fetched, 0);
     if (result) return moii_driver_check(driver, result, "cuTensorMapEncodeTiled");
     for (int i = 0; i < 16; i++) map->opaque[i] = out.opaque[i];
     return MOI_OK;
