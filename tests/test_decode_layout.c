@@ -70,6 +70,7 @@ static void check(int hidden, int width, int experts, int top_k, int tokens)
     _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
     moii_gpu_launch launch[2];
     if (!moii_decode_f16_layout(&d, tokens, SMS, args, launch)) return; /* moe_decode_many_sm90 takes it: test_many */
+    assert_true(args[0].policy == (tokens == 8 ? EVICT_NORMAL : EVICT_FIRST) && args[1].policy == EVICT_FIRST);
     assert_true(launch[0].shared_bytes + launch[1].shared_bytes + 2048 <= TOGETHER); /* 1 KB is each block's own */
     assert_true(2 * (launch[0].shared_bytes + 1024) > TOGETHER); /* never two blocks of pass 1 */
     for (int pass = 1; pass <= 2; pass++) {
@@ -165,6 +166,7 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         assert_true(experts == MOII_DECODE_F16_EXPERTS && (hidden > 4096 || width > 4096) && tokens > 16);
         return;
     }
+    assert_true(args[0].policy == (tokens > 8 ? EVICT_FIRST : EVICT_NORMAL) && args[1].policy == EVICT_FIRST);
     moii_decode_f16_layout(&d, 8, SMS, few, few_launch);
     for (int pass = 1; pass <= 2; pass++) {
         const moe_decode_f16_sm90_args *a = &args[pass - 1];

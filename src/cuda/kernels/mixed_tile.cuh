@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mixed_tile.cuh: what mixed_sm90 and halves_sm90 have in common: a tile in shared memory, warps that load it.
  *
- *   defines   WGMMA_TYPE  of the products;  PART_ROWS  of A that come at a time;  SCALES_EACH  bytes of a row of B in a stage;  FACTORS_BYTES  for
- *             what there is of rows of A;  STAGE_ARRIVALS  at
- *             full_barrier, one of them the tiles' copies';  and what mixed_sm90.cu lists */
+ *   defines   what mixed_sm90.cu lists;  WGMMA_TYPE  of the products;  PART_ROWS  of A that come at a time;  SCALES_EACH  bytes of a row of B in a stage
+ *             FACTORS_BYTES   for what there is of rows of A
+ *             STAGE_ARRIVALS  at full_barrier, one of them the tiles' copies' */
 #ifndef MOII_MIXED_TILE_CUH
 #define MOII_MIXED_TILE_CUH
 
