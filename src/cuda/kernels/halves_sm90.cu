@@ -26,6 +26,8 @@
 #define SCALES_EACH 8
 #define FACTORS_BYTES ((STAGES + 1) * BN * 4) /* of a unit, and of as many as can have been begun behind it */
 #define STAGE_ARRIVALS (1 + 2) /* of scales each warp's */
+#define LOADING_REGISTERS 72
+#define MULTIPLYING_REGISTERS 216
 #include "mixed_tile.cuh"
 #include "halves_scales.cuh"
 #include "halves_multiply.cuh"

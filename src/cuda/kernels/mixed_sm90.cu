@@ -29,6 +29,8 @@
 #define SCALES_EACH 4
 #define FACTORS_BYTES 0
 #define STAGE_ARRIVALS (1 + 64) /* of scales each lane's */
+#define LOADING_REGISTERS 40
+#define MULTIPLYING_REGISTERS 232
 #include "mixed_tile.cuh"
 #include "mixed_multiply.cuh"
 

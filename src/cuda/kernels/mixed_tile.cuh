@@ -3,7 +3,8 @@
  *
  *   defines   what mixed_sm90.cu lists;  WGMMA_TYPE  of the products;  PART_ROWS  of A that come at a time;  SCALES_EACH  bytes of a row of B in a stage
  *             FACTORS_BYTES   for what there is of rows of A
- *             STAGE_ARRIVALS  at full_barrier, one of them the tiles' copies' */
+ *             STAGE_ARRIVALS  at full_barrier, one of them the tiles' copies'
+ *             LOADING_REGISTERS, MULTIPLYING_REGISTERS   of a thread: 128 times the one and 256 times the other are no more than there are */
 #ifndef MOII_MIXED_TILE_CUH
 #define MOII_MIXED_TILE_CUH
 
@@ -58,11 +59,11 @@ MOII_FN void run_block(const product_args &a, char *memory)
     const int warp = own_warp();
     const group_list groups = begin_block(a, base, (int *)(memory + GROUPS_AT));
     if (warp < 4) {
-        REGISTERS_GIVE(72);
+        REGISTERS_GIVE(LOADING_REGISTERS);
         if (warp == 0) load_tiles(a, groups, base);
         else if (warp < 3) load_scales(a, groups, base, warp - 1);
     } else {
-        REGISTERS_TAKE(216);
+        REGISTERS_TAKE(MULTIPLYING_REGISTERS);
         multiply_units(a, groups, base, warp / 4 - 1);
     }
 }
