@@ -61,13 +61,15 @@ bool moii_thin_fits(const moii_tensor_product *p)
     return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && a && moii_thin_takes(p->b, p->k, p->groups);
 }
 
+/* Whether B's codes and scales lie as mixed_sm90 takes them. */
+static bool mixed_takes(const moii_tensor_product *p) { return p->b->elem == MOI_E4M3 && moii_thin_takes(p->b, p->k, p->groups); }
+
 /* Where weights alone are scaled, few rows take halves_sm90: sums of 32 products times a scale are fewer than codes.  So do more where mixed_sm90 could not,
  * until a copy of the weights takes less than to make FP16 of them for each 64 rows anew. */
 enum { NARROW = 64, OFTEN = 256 }; /* rows of a group */
 bool moii_mixed_halves(const moii_tensor_product *p)
 {
-    bool other = p->b->elem == MOI_E4M3 && moii_thin_takes(p->b, p->k, p->groups);
-    return moii_tensor_weights_alone(p) && p->k % 32 == 0 && moii_tensor_group_rows(p) <= (other ? NARROW : OFTEN);
+    return moii_tensor_weights_alone(p) && p->k % 32 == 0 && moii_tensor_group_rows(p) <= (mixed_takes(p) ? NARROW : OFTEN);
 }
 
 moii_tensor_tile moii_mixed_tile(const moii_tensor_product *p)
@@ -82,8 +84,8 @@ static bool mixed_fits(const moii_tensor_product *p)
     enum { SMALL = 1024 }; /* rows of a group */
     int64_t copied = moii_mul(p->m, p->grouping == PRODUCT_MASKED ? p->groups : 1), values = moii_mul(copied, p->k);
     bool few = p->grouping != PRODUCT_MASKED || p->m <= moii_max(p->n, SMALL), straight = p->grouping != PRODUCT_DEPTH && !p->a_turned;
-    bool takes = moii_mixed_halves(p) || (p->b->elem == MOI_E4M3 && moii_thin_takes(p->b, p->k, p->groups));
-    return p->scaling == SCALING_MX && straight && few && values >= 0 && values / 16 < UINT32_MAX && takes && p->groups <= THIN_GROUPS;
+    bool takes = (moii_mixed_halves(p) || mixed_takes(p)) && p->groups <= THIN_GROUPS;
+    return p->scaling == SCALING_MX && straight && few && values >= 0 && values / 16 < UINT32_MAX && takes;
 }
 
 /* Whether the last round's idle multiprocessors do not cost what it gains: measured (gemm-hopper.md). */
@@ -110,7 +112,8 @@ bool moii_mixed_pays(const moii_tensor_product *p)
 void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES])
 {
     if (p->mixed) {
-        bool words = p->b->layout == MOI_LAYOUT_TILED || (p->b->layout == MOI_LAYOUT_ROW && p->k % 128 == 0);
+        const moi_operand nowhere = { NULL, NULL, 0 };
+        int words = moii_tensor_scales(p->b, &nowhere, p->n, p->k).words;
         int n = p->halves ? snprintf(defines, MOII_DEFINES, "ELEM_B=%d WORDS=%d ", (int)p->b->elem, words) : 0;
         snprintf(defines + n, MOII_DEFINES - (size_t)n, "GROUPS=%d OUT_F32=%d ADD=%d SCATTER=%d WEIGHTED=%d SWIGLU=%d WGS=%d WAVES=%d BN=%d STAGES=%d "
                  "SHARED_BYTES=%d", p->grouping, p->out_f32, p->accumulate, p->scatter_rows > 0, p->weighted, p->swiglu, t->wgs, t->waves, t->bn, t->stages,

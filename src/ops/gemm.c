@@ -77,8 +77,7 @@ moi_status moi_gemm_run(const moi_plan *plan, const moi_gemm_args *args, void *w
     MOII_REQUIRE(a.m >= 0 && a.m <= d->max_m, MOI_ERR_SHAPE, "gemm run: m must be 0..%lld, got %lld", (long long)d->max_m, (long long)a.m);
     if (a.m == 0 || d->n == 0) return MOI_OK;
     MOII_TRY(moii_product_operand("gemm run: a", &d->a, d->a_order, &a.a, a.m, d->k));
-    if (moii_format_plain(&d->a)) MOII_TRY(moii_product_weight("gemm run: b", &d->b, d->b_order, &a.b, d->n, d->k));
-    else MOII_TRY(moii_product_operand("gemm run: b", &d->b, d->b_order, &a.b, d->n, d->k));
+    MOII_TRY(moii_product_second("gemm run: b", &d->a, &d->b, d->b_order, &a.b, d->n, d->k));
     moi_format plain = moii_plain_format(d->out);
     MOII_TRY(moii_operand_check("gemm run: d", &plain, a.d, NULL, a.ldd, a.m, d->n));
     if (d->k == 0 && d->accumulate) return MOI_OK;

@@ -137,8 +137,7 @@ static moi_status check_operands(const moi_ggemm_desc *d, const moi_ggemm_args *
     moi_format plain = moii_plain_format(d->out);
     if (d->grouping != MOI_GROUP_K) {
         MOII_TRY(moii_product_operand("ggemm run: a", &d->a, d->a_order, &a->a, d->gather_rows ? a->a_rows : a->rows, d->k));
-        if (moii_format_plain(&d->a)) MOII_TRY(moii_product_weight("ggemm run: b", &d->b, d->b_order, &a->b, d->n, d->k));
-        else MOII_TRY(moii_product_operand("ggemm run: b", &d->b, d->b_order, &a->b, d->n, d->k));
+        MOII_TRY(moii_product_second("ggemm run: b", &d->a, &d->b, d->b_order, &a->b, d->n, d->k));
         return check_result(d, a);
     }
     int64_t a_depth = a->rows ? moi_ragged_cols(&d->a, a->rows, d->groups) : 0, b_depth = a->rows ? moi_ragged_cols(&d->b, a->rows, d->groups) : 0;

@@ -41,4 +41,11 @@ static inline moi_status moii_product_weight(const char *where, const moi_format
     return moii_weight_check(where, f, o->data, o->scale, o->ld, turned ? depth : rows, turned ? rows : depth);
 }
 
+/* b, which may lie as a file has it where a is plain. */
+static inline moi_status moii_product_second(const char *where, const moi_format *a, const moi_format *b, moi_order order, const moi_operand *o,
+                                             int64_t rows, int64_t depth)
+{
+    return (moii_format_plain(a) ? moii_product_weight : moii_product_operand)(where, b, order, o, rows, depth);
+}
+
 #endif

@@ -12,6 +12,8 @@
 #define MOII_DECODE_F16_MULTIPLY_CUH
 
 #include "decode_f16_columns.cuh"
+#define FOUR_E5M2 E5M2
+#include "four_f16.cuh"
 
 typedef struct tile_sum { float v[4]; } tile_sum; /* row g: columns 2c, 2c + 1; row g + 8: the same */
 
@@ -28,18 +30,6 @@ MOII_FN unsigned int shared_word(unsigned int at)
     unsigned int v;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
     return v;
-}
-
-/* Four codes as FP16. */
-MOII_FN uint2 widened(unsigned int w)
-{
-    uint2 d;
-#if E5M2
-    asm("{\n .reg .b16 l, h;\n mov.b32 {l, h}, %2;\n cvt.rn.f16x2.e5m2x2 %0, l;\n cvt.rn.f16x2.e5m2x2 %1, h;\n}" : "=r"(d.x), "=r"(d.y) : "r"(w));
-#else
-    asm("{\n .reg .b16 l, h;\n mov.b32 {l, h}, %2;\n cvt.rn.f16x2.e4m3x2 %0, l;\n cvt.rn.f16x2.e4m3x2 %1, h;\n}" : "=r"(d.x), "=r"(d.y) : "r"(w));
-#endif
-    return d;
 }
 
 MOII_FN void mma(tile_sum &d, uint2 top, uint2 bottom, unsigned int b0, unsigned int b1)
@@ -81,7 +71,7 @@ MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, unsigned int scale
 #pragma unroll
     for (int b = 0; b < 4; b++) {
         const uint2 top = shared_codes(at ^ 32u * b), bottom = shared_codes((at ^ 32u * b) + 1024);
-        const uint2 t0 = widened(top.x), t1 = widened(top.y), b0 = widened(bottom.x), b1 = widened(bottom.y);
+        const uint2 t0 = four_f16(top.x), t1 = four_f16(top.y), b0 = four_f16(bottom.x), b1 = four_f16(bottom.y);
         const float s0 = scale_of(scale0, b), s1 = scale_of(scale1, b);
 #pragma unroll
         for (int i = 0; i < n; i++) {

@@ -6,17 +6,10 @@
 #ifndef MOII_HALVES_MULTIPLY_CUH
 #define MOII_HALVES_MULTIPLY_CUH
 
-enum { BLOCKS = 4, ALL = WAVES * BLOCKS }; /* of a row of a stage; products of a stage */
+#define FOUR_E5M2 (ELEM_B == PRODUCT_E5M2)
+#include "four_f16.cuh"
 
-/* Four codes as FP16. */
-MOII_FN void four_halves(unsigned int codes, unsigned int &front, unsigned int &behind)
-{
-#if ELEM_B == PRODUCT_E5M2
-    asm("{\n .reg .b16 l, h;\n mov.b32 {l, h}, %2;\n cvt.rn.f16x2.e5m2x2 %0, l;\n cvt.rn.f16x2.e5m2x2 %1, h;\n}" : "=r"(front), "=r"(behind) : "r"(codes));
-#else
-    asm("{\n .reg .b16 l, h;\n mov.b32 {l, h}, %2;\n cvt.rn.f16x2.e4m3x2 %0, l;\n cvt.rn.f16x2.e4m3x2 %1, h;\n}" : "=r"(front), "=r"(behind) : "r"(codes));
-#endif
-}
+enum { BLOCKS = 4, ALL = WAVES * BLOCKS }; /* of a row of a stage; products of a stage */
 
 MOII_FN float scale_of(uint2 pairs, int block)
 {
@@ -55,8 +48,9 @@ MOII_FN void convert_codes(int i, on_way &w)
 {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        four_halves(w.codes[h].x, w.value[i % 2][0][h], w.value[i % 2][0][h + 2]);
-        four_halves(w.codes[h].y, w.value[i % 2][1][h], w.value[i % 2][1][h + 2]);
+        const uint2 first = four_f16(w.codes[h].x), second = four_f16(w.codes[h].y);
+        w.value[i % 2][0][h] = first.x, w.value[i % 2][0][h + 2] = first.y;
+        w.value[i % 2][1][h] = second.x, w.value[i % 2][1][h + 2] = second.y;
     }
 }
 

@@ -6,6 +6,8 @@
 #ifndef MOII_MIXED_MULTIPLY_CUH
 #define MOII_MIXED_MULTIPLY_CUH
 
+#define PIECES 8 /* of a row of a stage, of 16, that are multiplied at once */
+
 /* 2^(scale - 127), twice, in BF16; NaN for 255. */
 MOII_FN unsigned int scale_pair(unsigned int scale)
 {

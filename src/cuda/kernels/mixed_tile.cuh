@@ -17,7 +17,6 @@
 #include "wgmma_kept.cuh"
 
 #define STEP 128 /* values of the reduction in a stage */
-#define PIECES 8 /* of 16, that are multiplied at once */
 #define B_BYTES (BM * STEP)
 #define HALF_BYTES (BN * PRODUCT_STEP_BYTES) /* of A: 64 values of each row */
 #define A_BOXES 2
