@@ -411,10 +411,43 @@ static void test_scatter_combine(void **state)
     }
 }
 
+/* Weights beside plain activations may lie anywhere: the same bits from any address. */
+static void test_weights_anywhere(void **state)
+{
+    (void)state;
+    enum { GROUPS = 2, ROWS = 3, N = 5, K = 64, CODES = GROUPS * N * K, SCALES = CODES / 32 };
+    static const int64_t offsets[] = { 0, 1, ROWS };
+    static _Alignas(128) uint16_t a[ROWS * K];
+    static _Alignas(128) unsigned char codes[CODES + 8], scales[SCALES + 8];
+    moit_rng rng = moit_seed("ggemm anywhere", 0);
+    for (int l = 0; l < ROWS * K; l++) moi_encode(MOI_BF16, a, l, moit_normal(&rng));
+    for (int i = 0; moit_row("ggemm", i); i++) {
+        _Alignas(128) float d[2][32];
+        for (int shift = 0; shift < 2; shift++) {
+            moi_ggemm_desc g = MOI_GGEMM_DESC_INIT;
+            moi_plan *plan;
+            moit_rng same = moit_seed("ggemm anywhere", 1);
+            for (int l = 0; l < CODES; l++) codes[shift + l] = (unsigned char)moit_below(&same, 0x7F);
+            for (int l = 0; l < SCALES; l++) scales[shift + l] = (unsigned char)(120 + moit_below(&same, 8));
+            g.row = moit_row("ggemm", i), g.a = MOI_FORMAT_BF16, g.b = MOI_FORMAT_MXFP8, g.groups = GROUPS, g.max_rows = ROWS, g.n = N, g.k = K;
+            moit_ok(moi_ggemm_plan_create(&plan, moit_ctx(0), &g));
+            void *w = moit_workspace(plan);
+            moi_ggemm_args x = { .size = sizeof x, .rows = ROWS, .offsets = offsets, .a = { a, NULL, 0 }, .b = { codes + shift, scales + shift, 0 },
+                                 .d = d[shift] };
+            moit_ok(moi_ggemm_run(plan, &x, w, moi_plan_workspace_bytes(plan), NULL));
+            moit_free(w);
+            moi_plan_free(plan);
+        }
+        assert_memory_equal(d[0], d[1], ROWS * N * sizeof(float));
+        assert_true(d[0][0] != 0.0f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand), cmocka_unit_test(test_bound), cmocka_unit_test(test_bound_large), cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_weights_anywhere),
         cmocka_unit_test(test_deterministic), cmocka_unit_test(test_scatter_combine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
