@@ -10,70 +10,18 @@ expert once.  The plain read is stream.cu over as many bytes, in graphs of as ma
 DECODE_ROW names a row other than the default, DECODE_SHAPES a selection."""
 import ctypes
 import os
-import statistics
-import subprocess
 import sys
 
 import torch
 
 import moiety as m
+from reader import Reader, graph_time
 
 SHAPES = {"qwen3-30b-a3b": (2048, 768, 128, 8, 8), "qwen3-235b-a22b": (4096, 1536, 128, 8, 4), "e256-i512-h2048": (2048, 512, 256, 8, 8)}
 BATCHES = {"qwen3-30b-a3b": [1, 2, 4, 8, 16, 32, 64, 128], "qwen3-235b-a22b": [1, 2, 4, 8, 16, 32, 64, 128], "e256-i512-h2048": [1, 2, 4, 8]}
 HEAD = "commit,date,device,driver,sm_clock,mem_clock,op,row,case,batch,distinct,bytes,median_us,p10_us,p90_us,gb_s,read_us,share_of_read,error,error_mxfp8_x,one_minus_cosine"
 MX = m.Format(m.RECIPE_MX32, m.E4M3)
 ROW = os.environ["DECODE_ROW"].encode() if "DECODE_ROW" in os.environ else None
-
-
-def graph_time(calls, reps=40):
-    """Microseconds of one call: median, p10, p90."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for call in calls:
-            call()
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
-    for _ in range(3):
-        graph.replay()
-    torch.cuda.synchronize()
-    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(reps)]
-    for a, b in events:
-        a.record()
-        graph.replay()
-        b.record()
-    torch.cuda.synchronize()
-    us = sorted(1e3 * a.elapsed_time(b) / len(calls) for a, b in events)
-    return statistics.median(us), us[len(us) // 10], us[-1 - len(us) // 10]
-
-
-class Reader:
-    """The plain read."""
-
-    def __init__(self, room):
-        here = os.path.dirname(os.path.abspath(__file__))
-        so = "/tmp/libstream.so"
-        subprocess.check_call(["nvcc", "-O3", "-arch=sm_90a", "-shared", "-Xcompiler", "-fPIC", "-o", so, os.path.join(here, "stream.cu")])
-        self.lib = ctypes.CDLL(so)
-        self.lib.stream_launch.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
-        self.buffer = torch.randint(-2**31, 2**31 - 1, (room // 4,), dtype=torch.int32, device="cuda")
-        self.sink = torch.zeros(4, dtype=torch.int32, device="cuda")
-
-    def one(self, at, size, blocks, threads):
-        m.check(self.lib.stream_launch(self.buffer.data_ptr() + at, size, self.sink.data_ptr(), blocks, threads, m.stream()))
-
-    def __call__(self, size, times):
-        size = size // 16 * 16
-        gap = -(-size // 256) * 256
-        best = None
-        for blocks, threads in ((132 * 2, 1024), (132 * 4, 512), (132 * 8, 256), (132 * 16, 256), (132 * 32, 512)):
-            us = graph_time([lambda i=i: self.one(i * gap, size, blocks, threads) for i in range(times)], 20)
-            best = us if best is None or us[0] < best[0] else best
-        return best
 
 
 def quantised_as(formats, experts, rows, cols, generator):

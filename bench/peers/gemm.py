@@ -4,7 +4,8 @@
 
     MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/gemm.py OUT.csv --tables dense --cases '64x*' --protocols kernel
 
-Tables  dense    D[m,n] BF16 = A B^T, blk128: A in 1x128, B in 128x128          DeepGEMM; cuBLASLt block-wise, tensor-wise, BF16
+Tables  dense    D[m,n] BF16 = A B^T, blk128: A in 1x128, B in 128x128          DeepGEMM; cuBLASLt block-wise, tensor-wise, BF16; up to 128 rows
+                                                                                a plain read of as many bytes
         vectors  D FP32 added to, blk128: A and B in 1x128                      DeepGEMM
         mx       MXFP8, D BF16                                                  cuBLAS BF16, B as either major; FP8 tensor-wise
         bf16     BF16 throughout                                                cuBLAS, DeepGEMM
@@ -15,6 +16,7 @@ import torch
 import moiety as m
 import products as p
 import protocols
+from reader import Reader
 
 NK = [(2112, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048)]
 LARGE = [(4096, n, k) for n, k in NK]
@@ -96,12 +98,16 @@ class Dense(protocols.Contest):
         z = self.y.t().contiguous()
         return self.keeps(lambda: torch.mm(self.x, z), plain=True)
 
+    def plain_read(self):
+        return Reader(self.bytes).call(self.bytes, m.Timer()), None
+
     def peers(self):
         peers = {"dense": [("deepgemm", self.deepgemm), ("cublaslt-block", self.block_wise), ("cublaslt-tensor", self.tensor_wise)],
                  "vectors": [("deepgemm", self.deepgemm)],
                  "mx": [("ours-rebased", self.rebased), ("cublas-bf16", self.cublas), ("cublas-bf16-nn", self.cublas_nn), ("cublaslt-tensor", self.tensor_wise)],
                  "bf16": [("cublas-bf16", self.cublas), ("cublas-bf16-nn", self.cublas_nn), ("deepgemm-bf16", self.deepgemm_bf16)]}[self.table]
-        return peers + [("cublas-bf16", self.cublas)] if self.table == "dense" and not self.small else peers
+        more = [("plain-read", self.plain_read)] if self.small else [("cublas-bf16", self.cublas)]
+        return peers + more if self.table == "dense" else peers
 
 
 if __name__ == "__main__":

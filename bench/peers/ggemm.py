@@ -12,6 +12,8 @@ Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16  
         masked   few rows of 4096 that each group's matrix has (MOI_GROUP_MASKED); DeepGEMM too
         kgroup   D_g FP32 added to, reduction cut into equal groups (1x128 both)  DeepGEMM, torch BF16
         mx       contig and zipf's shapes in MXFP8                               torch._grouped_mm BF16, DeepGEMM BF16
+        few      1x32 scales, from 8 to 512 rows of each group                   torch._grouped_mm BF16, a plain read of as many bytes
+        alone    the same with a in BF16: weights alone in 8 bits                the same
         bf16     contig in BF16                                                  torch._grouped_mm, DeepGEMM BF16
         bf16k    kgroup in BF16, operands as they lie (reduction outermost)      torch._grouped_mm
         mxk      kgroup in MXFP8, exact                                          torch._grouped_mm
@@ -29,6 +31,7 @@ import moiety as m
 import products as p
 import protocols
 from quantize import zipf
+from reader import Reader
 
 CONTIG = [(4, 8192, 4096, 7168), (4, 8192, 7168, 2048), (8, 4096, 4096, 7168), (8, 4096, 7168, 2048)]
 MANY = [(g, 32768 // g, n, k) for g in (32, 128) for n, k in ((4096, 7168), (7168, 2048))]
@@ -36,6 +39,7 @@ ZIPF = [(g, 32768, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168,
 LARGE = [(g, 131072 // g, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))]
 LARGE_ZIPF = [(g, 131072, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))]
 KGROUP = [(4, 4096, 7168, 8192), (4, 7168, 2048, 8192), (8, 4096, 7168, 4096), (8, 7168, 2048, 4096)]
+FEW = [(128, rows, 1536, 2048) for rows in (8, 32, 64, 128, 512)] + [(8, rows, 4096, 7168) for rows in (8, 64, 128, 512)] + [(128, 8, 3072, 4096)]
 TABLES = {
     "contig": CONTIG + MANY,
     "zipf": ZIPF,
@@ -45,6 +49,8 @@ TABLES = {
     "masked": [(g, r, n, k) for g, r in ((1, 1024), (2, 512), (4, 256)) for n, k in ((4096, 7168), (7168, 2048))],
     "kgroup": KGROUP + [(32, 4096, 7168, 4096), (32, 7168, 2048, 4096), (128, 4096, 1536, 1024), (128, 3072, 4096, 1024)],
     "mx": CONTIG + ZIPF,
+    "few": FEW,
+    "alone": FEW,
     "bf16": CONTIG + ZIPF,
     "bf16k": KGROUP + [(32, 7168, 2048, 4096), (128, 4096, 1536, 1024)],
     "mxk": KGROUP + [(32, 7168, 2048, 4096), (128, 4096, 1536, 1024)],
@@ -80,15 +86,15 @@ class Grouped(protocols.Contest):
             self.y *= 2.0 / self.k ** 0.5
         act, mx = p.act(protocols.LAYOUT[opt.layout]), p.mx(protocols.LAYOUT[opt.mx_layout])
         plain = p.PLAIN_BF16, p.PLAIN_BF16
+        self.small = table in ("few", "alone")
         self.mx, self.others = {"mx128": 1, "mxrow": 2, "largerow": 2}.get(table, 0), table in ("mx", "mx128", "bf16")
-        a, b = (mx, mx) if self.mx or table == "mx" else plain if table == "bf16" else (act, p.weight())
+        a, b = (mx, mx) if self.mx or table in ("mx", "few") else (p.PLAIN_BF16, mx) if table == "alone" else plain if table == "bf16" else (act, p.weight())
         self.a, self.b = p.quantized(ctx, self.x, a, mx=self.mx), p.quantized(ctx, self.y, b, mx=self.mx)
         self.blk = [p.quantized(ctx, t, f) for t, f in ((self.x, act), (self.y, p.weight()))] if table == "mxrow" else (self.a, self.b)
         if table.startswith("large"): # what is left of the card's memory is the peers'
             self.x = self.y = None
         self.d = torch.empty(self.rows, self.n, device="cuda", dtype=BF16)
         self.flop, self.bytes = 2.0 * self.rows * self.n * self.k, self.a.bytes + self.b.bytes + 2 * self.d.numel()
-        self.small = False
 
     def check(self, get=None, plain=False, codes=False, of=None):
         """get(g): group g's rows of the result"""
@@ -152,7 +158,12 @@ class Grouped(protocols.Contest):
         sa, sb = torch.rand(self.rows, device="cuda") + 0.5, torch.rand(self.groups, self.n, device="cuda") + 0.5
         return self.keeps(lambda: torch._scaled_grouped_mm(a, b, sa, sb, offs=ends, out_dtype=BF16, use_fast_accum=True))
 
+    def plain_read(self):
+        return Reader(self.bytes).call(self.bytes, m.Timer()), None
+
     def peers(self):
+        if self.small:
+            return [("torch-bf16", self.torch_bf16), ("plain-read", self.plain_read)]
         if self.table.startswith("large"):
             return [("dense", self.dense)] if self.mx else [("dense", self.dense), ("deepgemm", self.deepgemm)]
         if self.mx == 2:

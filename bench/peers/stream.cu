@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plain streaming read, 16 bytes a thread and load: what reading so many bytes costs at least.  Compiled by bench/peers/decode.py.
+// A plain streaming read, 16 bytes a thread and load: what reading so many bytes costs at least.  Compiled by bench/peers/reader.py.
 #include <cuda_runtime.h>
 
 __global__ void stream_read(const uint4 *p, size_t n, unsigned int *out)
