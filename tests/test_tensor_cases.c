@@ -459,6 +459,31 @@ static void test_split(void **state)
     }
 }
 
+/* Few rows and more tiles than blocks: warpgroups side by side, which touch one of B's squares or two, below one another, or one alone; results that no box
+ * names, and that one could. */
+static void test_few_tiles(void **state)
+{
+    (void)state;
+    if (!moit_gpu()) skip();
+    static const struct { int64_t m, n, k; const char *tile; } cases[] = {
+        { 30, 1160, 800, "BN=96" },  { 64, 1000, 512, "BN=64" }, { 50, 2000, 272, "BN=128" },
+        { 100, 777, 2080, "BN=112" }, { 64, 700, 1424, "BN=96" }, { 128, 1000, 800, "BN=128" },
+    };
+    int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor few tiles", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = MOIT_DENSE, .out = MOI_BF16, .m = cases[i].m, .n = cases[i].n, .k = cases[i].k, .sm_limit = 4 };
+        j.a.format = (moi_format)BLK(COL), j.b.format = (moi_format)SQUARES;
+        moit_job_operands(&j, &rng);
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, "SHORT=") && moit_job_chose(&j, cases[i].tile) && moit_job_chose(&j, "WIDE=1") == (i < 3));
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
 /* Scales of 1x32 blocks whose code is 0, 2^-127, among others, in words and in bytes, with and without a last stage of fewer blocks. */
 static void test_scale_ends(void **state)
 {
@@ -563,7 +588,8 @@ int main(void)
         cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_weights_alone), cmocka_unit_test(test_gather), cmocka_unit_test(test_cut), cmocka_unit_test(test_strip),
         cmocka_unit_test(test_boxes), cmocka_unit_test(test_brief),
-        cmocka_unit_test(test_split), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows), cmocka_unit_test(test_rows_apart),
+        cmocka_unit_test(test_split), cmocka_unit_test(test_few_tiles), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows),
+        cmocka_unit_test(test_rows_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

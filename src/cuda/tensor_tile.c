@@ -15,7 +15,7 @@ static int squares_of(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     int lines = moii_tile_lines(p, t), run = 128;
     while (lines % run) run /= 2; /* tiles begin at multiples of it */
-    return p->swiglu || moii_tile_broad(p, t) ? 2 : (255 - run + lines) / 128;
+    return p->swiglu || moii_tile_broad(p, t) ? 2 : (255 - run + lines) / 128 + (t->wide && t->bn % 64);
 }
 
 static bool stores_boxes(const moii_tensor_product *p, const moii_tensor_tile *t) { return !p->out_f32 && t->split == 1 && !p->swiglu; }

@@ -126,7 +126,7 @@
 /* that so many columns may touch, which begin at a multiple of their number; a warpgroup's, a tile's */
 #define SQUARES_OF(columns) ((255 - COMMON_RUN(columns) + (columns)) / 128)
 #define SQUARES (SWIGLU ? 2 : SQUARES_OF(BN))
-#define TILE_SQUARES (SWIGLU || BROAD ? 2 : SQUARES_OF(COLUMNS))
+#define TILE_SQUARES (SWIGLU || BROAD ? 2 : SQUARES_OF(COLUMNS) + (WIDE && SQUARES > 1)) /* side by side: the last warpgroup's, whether it touches all or not */
 /* floats of a stage; bulk copies begin at multiples of 4 rows */
 #define A_STAGED (SCALES_STAGED ? BM * PER_STEP + (SCALES_BULK && GROUPS == PRODUCT_ROWS ? 4 : 0) : 0)
 #define B_STAGED (SCALING == SCALING_VECTOR || SCALING == SCALING_MX ? BN * PER_STEP : 0)
