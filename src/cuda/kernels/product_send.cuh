@@ -68,10 +68,6 @@ MOII_FN void send_boxes(const product_args &a, const shared &s, int wg)
         }
     }
 }
-#elif BN % 64
-/* No map has boxes for it: lines leave from a warp's own part of the room. */
-MOII_FN void room_enter(const shared &, hand, int, int, int) { __syncwarp(); }
-MOII_FN void room_leave(const product_args &, const shared &, const unit &, int, int, int, int, int) { __syncwarp(); }
 #else
 MOII_FN void room_enter(const shared &s, hand h, int wg, int lane, int from)
 {

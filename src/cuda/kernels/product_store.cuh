@@ -90,7 +90,7 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
                 matrices_store(to + (i - from) * 8192 + ((j + lane / 16) ^ (lane % 8)) * 16, boxed_pair(sum, w, v), boxed_pair(sum, w, v + 1),
                                boxed_pair(sum, w, v + 2), boxed_pair(sum, w, v + 3));
             }
-        if (BN % 64 == 0) shared_to_async();
+        shared_to_async();
         const int end = min(from + BOXES, WAVES * CHUNKS);
         room_leave(a, s, u, wg, warp, lane, from, boxed);
         if (boxed < min(u.rows, BM))
