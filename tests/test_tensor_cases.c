@@ -459,8 +459,8 @@ static void test_split(void **state)
     }
 }
 
-/* Few rows and more tiles than blocks: warpgroups side by side, which touch one of B's squares or two, below one another, or one alone; results that no box
- * names, and that one could. */
+/* Few rows, and more tiles than blocks or not: warpgroups side by side, which touch one of B's squares or two, below one another, or one alone; results that
+ * no box names, and that one could. */
 static void test_few_tiles(void **state)
 {
     (void)state;
@@ -468,6 +468,8 @@ static void test_few_tiles(void **state)
     static const struct { int64_t m, n, k; const char *tile; } cases[] = {
         { 30, 1160, 800, "BN=96" },  { 64, 1000, 512, "BN=64" }, { 50, 2000, 272, "BN=128" },
         { 100, 777, 2080, "BN=112" }, { 64, 700, 1424, "BN=96" }, { 128, 1000, 800, "BN=128" },
+        /* one for each block, at most */
+        { 128, 256, 800, "BN=64" }, { 50, 232, 272, "BN=64" }, { 100, 199, 1424, "BN=64" }, { 30, 104, 2080, "BN=32" }, { 90, 400, 4096, "BN=112" },
     };
     int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
     for (int i = part; i < count; i += parts) {
@@ -477,6 +479,7 @@ static void test_few_tiles(void **state)
         moit_job_operands(&j, &rng);
         moit_job_plan(&j, moit_gpu());
         assert_true(moit_job_chose(&j, "SHORT=") && moit_job_chose(&j, cases[i].tile) && moit_job_chose(&j, "WIDE=1") == (i < 3));
+        assert_int_equal(moit_job_chose(&j, "LINES=1"), i >= 6);
         moit_job_fill(&j, &rng);
         moit_job_run(&j);
         moit_job_check(&j, (uint64_t)i);

@@ -87,6 +87,12 @@ static inline bool moii_tile_strip(const moii_tensor_product *p, const moii_tens
     return fits && p->scaling == SCALING_NONE && p->n > 256 && p->n % 256 > 0 && p->n % 256 <= 64;
 }
 
+/* Whether no block has a second tile for which boxes of its first one would make room: product_sm90.cuh's LINES. */
+static inline bool moii_tile_lone(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    return t->few && moii_ceil_div(p->n, moii_tile_lines(p, t)) * t->split <= p->sms;
+}
+
 /* Tiles across for a cluster, without a strip; units of a strip of so many rows. */
 static inline int64_t moii_tile_across(const moii_tensor_product *p, const moii_tensor_tile *t)
 {

@@ -130,27 +130,20 @@ MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, fe
 }
 
 #if EARLY
-#define EARLY_STAGES (SHORT ? 3 : STAGES)
-static_assert(EARLY_STAGES <= STAGES, "nobody waits for a place");
-/* Of many rows the scales of B's squares, too, asked for in front of the copies and there behind them: their own warp would have to wait for the card. */
-#define SQUARES_EARLY (SCALING == SCALING_SQUARE && !SHORT)
-
-/* The warp that loads tiles, whose first lane has opened the stages' and the cards' barriers.  Each block fetches A for itself, for the others of its
+/* The warp that loads tiles, whose first lane opens barriers (product_open.cuh).  Each block fetches A for itself, for the others of its
  * cluster may not be there yet.  What the kernel in front makes is waited for behind what is there without it.  Gives the stages that were sent. */
 MOII_FN int send_early(const product_args &a, const shared &s, unsigned int block)
 {
-    unit u;
-    __syncwarp();
-    if (a.groups < 1 || !find_first(a, block, &u)) {
-        if (FOLLOWS) grid_wait();
-        return 0;
-    }
-    const int stages = min(EARLY_STAGES, steps_of(u));
+    unit u = { };
+    if (!OPENS_LATE) __syncwarp();
+    const int stages = a.groups >= 1 && find_first(a, block, &u) ? min(EARLY_STAGES, steps_of(u)) : 0;
 #if SQUARES_EARLY
+    squares v = { };
     u.ahead = stages > 0;
-    const squares v = read_squares(a, u, 0);
+    if (stages > 0) v = read_squares(a, u, 0);
 #endif
     if (elected()) {
+        if (OPENS_LATE) open_first(s);
         feed f = feed_of(a, u);
 #pragma unroll 1
         for (int i = 0; i < stages; i++) load_step(a, s, u, &f, (unsigned int)i, i, block, true, FOLLOWS ? LOADS_B : LOADS_BOTH);
@@ -159,6 +152,7 @@ MOII_FN int send_early(const product_args &a, const shared &s, unsigned int bloc
 #pragma unroll 1
         for (int i = 0; i < stages; i++) load_step(a, s, u, &f, (unsigned int)i, i, block, true, LOADS_A);
 #endif
+        if (OPENS_LATE) open_rest(s, block);
         if (stages > 0) write_card(s, 0, u);
     }
     __syncwarp();

@@ -12,7 +12,7 @@
 MOII_FN int boxed_rows(const product_args &a, const unit &u)
 {
     const bool clipped = GROUPS == PRODUCT_DENSE || GROUPS == PRODUCT_DEPTH;
-    return !a.d_boxes || SCATTER || BN % 64 ? 0 : clipped ? (u.rows + 63) / 64 * 64 : u.rows / 64 * 64;
+    return !a.d_boxes || SCATTER || LINES_ALONE ? 0 : clipped ? (u.rows + 63) / 64 * 64 : u.rows / 64 * 64;
 }
 
 /* Box i of a warpgroup's tile, which lies at `at`. */
@@ -68,6 +68,10 @@ MOII_FN void send_boxes(const product_args &a, const shared &s, int wg)
         }
     }
 }
+#elif LINES_ALONE
+/* Lines leave from a warp's own part of the room. */
+MOII_FN void room_enter(const shared &, hand, int, int, int) { __syncwarp(); }
+MOII_FN void room_leave(const product_args &, const shared &, const unit &, int, int, int, int, int) { __syncwarp(); }
 #else
 MOII_FN void room_enter(const shared &s, hand h, int wg, int lane, int from)
 {

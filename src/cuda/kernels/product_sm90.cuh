@@ -13,6 +13,7 @@
  *                     of 8 and of the next 8, has four behind each other (product_carry.cuh)
  *             SHORT   1: few rows: weights come from memory once, and so does the code, so that little of it is best;
  *                     2: and long chains of stages: one stage's products run while another's are added
+ *             LINES   1: no block has a second tile (SHORT): BF16 leaves by lines, which is shorter, and not by boxes, which make room for the next tile's
  *             TURNS   teams of WGS warpgroups that take the stages of a tile in turn, and add up at its end
  *             STAGES  of the ring of tiles of A and B;  CLUSTER  blocks side by side along N that share a tile of A
  *             FOLLOWS 1: the kernel in front made A in order, and waited for all that came before (gather_sm90)
@@ -23,7 +24,7 @@
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
  *             STRIP   1: the last columns, 64 or fewer of a cluster's, are tiles of BM rows for each of its blocks (16 bits; product_units.cuh)
  *             BROAD   1: a group's last rows, if BM / 2 or fewer, have tiles of 2 BN columns (DEAL; product_units.cuh)
- *             BOXES   of 64 x 64 of D that a warpgroup sends on their way at a time (BF16); FP32: product_carry.cuh
+ *             BOXES   of 64 x 64 of D that a warpgroup sends on their way at a time (BF16; or has room for: LINES_ALONE); FP32: product_carry.cuh
  *             DEAL    how units are dealt to clusters (product_deal.cuh)
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
@@ -84,6 +85,9 @@
 #ifndef SHORT
 #define SHORT 0
 #endif
+#ifndef LINES
+#define LINES 0
+#endif
 #define BESIDE (SWIGLU || WIDE) /* warpgroups have the same rows, and columns of their own */
 #define A_GROUPED (GROUPS == PRODUCT_MASKED) /* each group has its own A, its own B */
 #define B_GROUPED (GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_MASKED)
@@ -117,6 +121,8 @@
 #define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256 || BRIEF) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
 /* two loading warps that nobody needs send the boxes of D, one a warpgroup's, which goes on meanwhile (product_send.cuh) */
 #define SENDS (WGS == 2 && TURNS == 1 && SPLIT == 1 && !OUT_F32 && !SWIGLU && !SHORT && SCALE_ARRIVALS == 0 && !WIDENS)
+/* BF16 leaves by lines, each warp's own: no map has boxes for it, or (LINES) a block has nothing else to do while boxes are on their way */
+#define LINES_ALONE (!SENDS && (BN % 64 != 0 || LINES))
 /* warps that read what the block works on */
 #define CARD_READERS (CONSUMERS / 32 + (SENDS ? WGS : 0) + (SCALE_ARRIVALS > 0 || WIDENS ? LOADERS / 32 : SCALING == SCALING_SQUARE ? 1 : 0))
 #define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
@@ -136,6 +142,10 @@
 #define STRIDE (ANY_ORDER ? SPLIT : 1)
 /* tiles of the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early */
 #define EARLY ((SPLIT == 1 || SHORT) && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS)
+#define EARLY_STAGES (SHORT ? 3 : STAGES)
+static_assert(EARLY_STAGES <= STAGES, "nobody waits for a place");
+/* of many rows the scales of B's squares, too: their own warp would have to wait for the card */
+#define SQUARES_EARLY (EARLY && SCALING == SCALING_SQUARE && !SHORT)
 #define WAITS_LATE (FOLLOWS && EARLY) /* the kernel in front is waited for behind the first stages of B */
 #define SQUARES_STEPS 64 /* stages whose scales of B's squares are fetched together, in advance */
 
@@ -219,6 +229,7 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_deal.cuh"
 #include "product_early.cuh"
 #include "product_squares.cuh"
+#include "product_open.cuh"
 #include "product_widen.cuh"
 #include "product_load.cuh"
 #include "product_multiply.cuh"
@@ -233,32 +244,6 @@ static_assert(!STRIP || (HALVES && GROUPS == PRODUCT_DENSE && CLUSTER == 2 && WA
               "a strip is half of a tile's columns");
 static_assert(!WOVEN || (CARRIES && SCALING == SCALING_VECTOR && !B_GROUPED), "that order is one matrix's, and that of columns which leave by fours");
 static_assert(sizeof(deck) <= DECK_BYTES, "the deck lies in shared memory");
-
-/* Threads of different warps at once; each by places known in advance, for a loop over lanes would take far longer. */
-MOII_FN void open_barriers(const shared &s, unsigned int block)
-{
-    if (threadIdx.x == 0) /* and all else that a thread needs that sends tiles early */
-        for (unsigned int i = 0; i < STAGES; i++)
-            barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS), barrier_init(empty_barrier(s, i), WGS * 4 * (block > 0 ? 1 : CLUSTER));
-    if (threadIdx.x == (EARLY ? 0 : 32))
-        for (unsigned int i = 0; i < CARDS; i++) barrier_init(card_dealt(s, i), 1), barrier_init(card_read(s, i), CARD_READERS);
-#if DEAL && CLUSTER > 1
-    if (threadIdx.x == 64)
-        for (unsigned int i = 0; i < TICKETS; i++) barrier_init(ticket_at(s, i) + 8, 1);
-#endif
-#if SENDS
-    if (threadIdx.x == 96)
-        for (int wg = 0; wg < WGS; wg++) barrier_init(room_full(s, wg), 4), barrier_init(room_free(s, wg), 1);
-#endif
-#if SPLIT > 1
-    if (threadIdx.x == 64) barrier_init(s.base + PARTS_BARRIER, 1), barrier_expect(s.base + PARTS_BARRIER, (SPLIT - 1) * parts_here(block) * TEAM * 16);
-#endif
-#if SCALING == SCALING_SQUARE
-    if (threadIdx.x == (EARLY ? 0 : 32))
-        for (unsigned int i = 0; i < 2; i++) barrier_init(squares_full(s, i), 1), barrier_init(squares_empty(s, i), CONSUMERS / 32);
-#endif
-    if (threadIdx.x < 128 && threadIdx.x % 32 == 0) barrier_init_done();
-}
 
 /* among: which of the multiplying warpgroups it is */
 MOII_FN void consume(const product_args &a, shared s, unsigned int block, int among)
@@ -289,7 +274,7 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block, int am
         store_tile(a, s, u, h, wg, sum, codes);
 #endif
     }
-    if ((!OUT_F32 || CARRIES) && SPLIT == 1 && threadIdx.x % 32 == 0) copies_read(); /* the block's memory is needed until then */
+    if (((!OUT_F32 && !LINES_ALONE) || CARRIES) && SPLIT == 1 && threadIdx.x % 32 == 0) copies_read(); /* the block's memory is needed until then */
 }
 
 /* the block's memory begins at a multiple of 1024 */
@@ -306,19 +291,27 @@ MOII_FN void product(const product_args &a)
     const int warp = own_warp();
     if (threadIdx.x == 96) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
     s.rank = block;
-    open_barriers(s, block);
-    if (SPLIT > 1 || (EARLY && CLUSTER > 1)) cluster_here(); /* the others' memory is not touched before the end, or before they have met */
+    if (warp > 0) open_others(s, block);
+    if (!OPENS_LATE && threadIdx.x == 0) open_rest(s, block);
+    const bool meets = SPLIT > 1 || (EARLY && CLUSTER > 1); /* the others' memory is not touched before the end, or before they have met */
+    if (meets && (!OPENS_LATE || warp > 0)) cluster_here();
     /* what the stream holds before has ended, and its results are there; what comes behind may start as soon as there is room */
     if (!WAITS_LATE) {
         grid_wait();
         grid_release();
     }
     int sent = 0; /* stages of the first unit */
+#if SCALING == SCALING_SQUARE
+    squares_ahead ahead = { };
+    if (SQUARES_AHEAD && warp == 1) ahead = ask_for_squares(a, block);
+#endif
 #if EARLY
     if (CLUSTER == 1 && warp > 0) threads_meet(0, THREADS);
     if (warp == 0) {
-        if (CLUSTER == 1) threads_pass(0, THREADS); /* nobody waits for it, nor it for anybody */
+        if (CLUSTER == 1 && !OPENS_LATE) threads_pass(0, THREADS); /* nobody waits for it, nor it for anybody */
         sent = send_early(a, s, block);
+        if (meets && OPENS_LATE) cluster_here();
+        if (CLUSTER == 1 && OPENS_LATE) threads_pass(0, THREADS);
     }
     if (CLUSTER > 1) cluster_wait();
     if (WAITS_LATE) {
@@ -338,7 +331,7 @@ MOII_FN void product(const product_args &a)
         if (warp > 1) send_boxes(a, s, warp - 2);
 #endif
 #if SCALING == SCALING_SQUARE
-        if (SCALE_ARRIVALS == 0 && warp == 1) load_squares(a, s, block);
+        if (SCALE_ARRIVALS == 0 && warp == 1) load_squares(a, s, ahead);
 #endif
         __syncwarp();
         if (SPLIT > 1) cluster_wait();

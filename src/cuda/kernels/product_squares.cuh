@@ -55,23 +55,29 @@ MOII_FN void fetch_squares(const product_args &a, const shared &s, const unit &u
     write_squares(s, read_squares(a, u, step), fetched);
 }
 
-/* All units' scales, where the warp has nothing else to load.  Of few rows it asks for the first unit's before it is told which one
- * that is. */
-MOII_FN void load_squares(const product_args &a, const shared &s, unsigned int block)
+/* Of few rows the warp that loads them asks for the first unit's before it is told which one that is, and before weights stand in front of them. */
+#define SQUARES_AHEAD (EARLY && SHORT)
+typedef struct squares_ahead { squares first; bool known; } squares_ahead;
+MOII_FN squares_ahead ask_for_squares(const product_args &a, unsigned int block)
 {
-    squares first = { };
-    bool known = false;
-#if EARLY && SHORT
+    squares_ahead ahead = { };
+#if SQUARES_AHEAD
     unit u;
-    known = find_first(a, block, &u);
-    if (known) first = read_squares(a, u, 0);
+    ahead.known = find_first(a, block, &u);
+    if (ahead.known) ahead.first = read_squares(a, u, 0);
 #endif
+    return ahead;
+}
+
+/* All units' scales, where the warp has nothing else to load. */
+MOII_FN void load_squares(const product_args &a, const shared &s, const squares_ahead &ahead)
+{
     hand h = 0;
     unsigned int fetched = 0;
     for (unit u; take_card(s, h, &u); return_card(s, &h))
         for (int step = 0; step < steps_of(u); step += SQUARES_STEPS, fetched++) {
             if (u.ahead && step == 0) continue; /* send_early has */
-            if (known && fetched == 0) write_squares(s, first, 0);
+            if (ahead.known && fetched == 0) write_squares(s, ahead.first, 0);
             else fetch_squares(a, s, u, step, fetched);
         }
 }

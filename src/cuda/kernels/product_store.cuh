@@ -90,7 +90,7 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
                 matrices_store(to + (i - from) * 8192 + ((j + lane / 16) ^ (lane % 8)) * 16, boxed_pair(sum, w, v), boxed_pair(sum, w, v + 1),
                                boxed_pair(sum, w, v + 2), boxed_pair(sum, w, v + 3));
             }
-        shared_to_async();
+        if (!LINES_ALONE) shared_to_async();
         const int end = min(from + BOXES, WAVES * CHUNKS);
         room_leave(a, s, u, wg, warp, lane, from, boxed);
         if (boxed < min(u.rows, BM))
@@ -154,19 +154,28 @@ MOII_FN unsigned int part_at(const shared &s, unsigned int part, int piece, int 
     return s.base + PARTS_AT + ((part * PIECES_EACH + (unsigned int)piece % PIECES_EACH) * TEAM + (unsigned int)t) * 16;
 }
 
-/* The block's share of the pieces; where all columns are D's, without asking for each. */
+/* The block's share of the pieces; where all columns are D's, without asking for each, and 32 bytes of a row at once: of two pieces even lanes take
+ * the first and odd ones the other. */
 MOII_FN void store_pieces(const product_args &a, const shared &s, const unit &u, int wg, int warp, int lane, int first, const float v[PIECES_EACH][4])
 {
 #if WAVES == 1 && !OUT_F32
     if (a.vectors && u.col + BN <= a.n) {
+        const bool odd = lane % 2;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int to = place_of(a, s, u, WAVE_ROW(wg, 0) + warp * 16 + lane / 4 + 8 * h);
-            if (to < 0) continue;
-            unsigned int *d = (unsigned int *)((unsigned short *)a.d + to * a.ldd + u.col + first * 8) + lane % 4;
+            unsigned int *d = (unsigned int *)((unsigned short *)a.d + to * a.ldd + u.col + first * 8);
 #pragma unroll
-            for (int i = 0; i < PIECES_EACH; i++)
-                if (PIECES % SPLIT == 0 || first + i < PIECES) d[4 * i] = bf16_pair(v[i][2 * h], v[i][2 * h + 1]);
+            for (int i = 0; i < PIECES_EACH; i += 2) {
+                const unsigned int low = bf16_pair(v[i][2 * h], v[i][2 * h + 1]);
+                if (i + 1 == PIECES_EACH) {
+                    if (to >= 0 && (PIECES % SPLIT == 0 || first + i < PIECES)) d[4 * i + lane % 4] = low;
+                    continue;
+                }
+                const unsigned int high = bf16_pair(v[i + 1][2 * h], v[i + 1][2 * h + 1]), other = __shfl_xor_sync(~0u, odd ? low : high, 1);
+                if (to >= 0 && (PIECES % SPLIT == 0 || first + i + odd < PIECES))
+                    *(uint2 *)(d + 4 * (i + odd) + lane % 4 / 2 * 2) = odd ? make_uint2(other, high) : make_uint2(low, other);
+            }
         }
         return;
     }
@@ -179,28 +188,40 @@ MOII_FN void store_pieces(const product_args &a, const shared &s, const unit &u,
     }
 }
 
-/* Block b adds up and stores the b-th share of the pieces of the tile: every other block sends it those sums, which a barrier of b's
- * counts.  The parts are added in their order.  A cluster has one unit, so that nobody sends twice. */
-MOII_FN void join_parts(const product_args &a, const shared &s, const unit &u, int wg, unsigned int block, float sum[WAVES][BN / 2], line_codes codes)
+/* A thread's sums of a share of the pieces, as the sum of all parts in their order.  Each of two blocks keeps its own sums of its half: no branch, and nothing
+ * that it has itself by way of shared memory. */
+#if SPLIT == 2 && PIECES % 2 == 0
+MOII_FN void exchange_parts(const shared &s, unsigned int block, int t, const float sum[WAVES][BN / 2], float v[PIECES_EACH][4])
 {
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4, t = (int)threadIdx.x - 128;
-#if SCALING == SCALING_ROWS
-#pragma unroll
-    for (int w = 0; w < WAVES; w++) apply_lines(codes, w, lane, sum[w]);
-#endif
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) {
-        const float *v = sum[i / (BN / 8)] + i % (BN / 8) * 4;
-        const unsigned int to = i / PIECES_EACH, at = part_at(s, block, i, t);
-        if (to == block) shared_write_floats(at, v[0], v[1], v[2], v[3]);
-        else floats_send(at, v[0], v[1], v[2], v[3], s.base + PARTS_BARRIER, to);
-    }
-    barrier_wait(s.base + PARTS_BARRIER, 0);
-    const int first = (int)block * PIECES_EACH;
-    float v[PIECES_EACH][4];
+    float other[4];
 #pragma unroll
     for (int i = 0; i < PIECES_EACH; i++) {
-        if (PIECES % SPLIT && first + i >= PIECES) break;
+        const float *low = sum[i / (BN / 8)] + i % (BN / 8) * 4, *high = sum[(PIECES_EACH + i) / (BN / 8)] + (PIECES_EACH + i) % (BN / 8) * 4;
+#pragma unroll
+        for (int j = 0; j < 4; j++) v[i][j] = block > 0 ? high[j] : low[j], other[j] = block > 0 ? low[j] : high[j];
+        floats_send(part_at(s, block, i, t), other[0], other[1], other[2], other[3], s.base + PARTS_BARRIER, 1 - block);
+    }
+    barrier_wait(s.base + PARTS_BARRIER, 0);
+#pragma unroll
+    for (int i = 0; i < PIECES_EACH; i++) {
+        const float4 x = shared_read_floats(part_at(s, 1 - block, i, t));
+        v[i][0] += x.x, v[i][1] += x.y, v[i][2] += x.z, v[i][3] += x.w;
+    }
+}
+#else
+MOII_FN void exchange_parts(const shared &s, unsigned int block, int t, const float sum[WAVES][BN / 2], float v[PIECES_EACH][4])
+{
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        const float *x = sum[i / (BN / 8)] + i % (BN / 8) * 4;
+        const unsigned int to = i / PIECES_EACH, at = part_at(s, block, i, t);
+        if (to == block) shared_write_floats(at, x[0], x[1], x[2], x[3]);
+        else floats_send(at, x[0], x[1], x[2], x[3], s.base + PARTS_BARRIER, to);
+    }
+    barrier_wait(s.base + PARTS_BARRIER, 0);
+#pragma unroll
+    for (int i = 0; i < PIECES_EACH; i++) {
+        if (PIECES % SPLIT && (int)block * PIECES_EACH + i >= PIECES) break;
         v[i][0] = v[i][1] = v[i][2] = v[i][3] = 0.0f;
 #pragma unroll
         for (unsigned int b = 0; b < SPLIT; b++) {
@@ -208,7 +229,21 @@ MOII_FN void join_parts(const product_args &a, const shared &s, const unit &u, i
             v[i][0] += x.x, v[i][1] += x.y, v[i][2] += x.z, v[i][3] += x.w;
         }
     }
-    store_pieces(a, s, u, wg, warp, lane, first, v);
+}
+#endif
+
+/* Block b adds up and stores the b-th share of the pieces of the tile: every other block sends it those sums, which a barrier of b's
+ * counts.  A cluster has one unit, so that nobody sends twice. */
+MOII_FN void join_parts(const product_args &a, const shared &s, const unit &u, int wg, unsigned int block, float sum[WAVES][BN / 2], line_codes codes)
+{
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4, t = (int)threadIdx.x - 128;
+#if SCALING == SCALING_ROWS
+#pragma unroll
+    for (int w = 0; w < WAVES; w++) apply_lines(codes, w, lane, sum[w]);
+#endif
+    float v[PIECES_EACH][4];
+    exchange_parts(s, block, t, sum, v);
+    store_pieces(a, s, u, wg, warp, lane, (int)block * PIECES_EACH, v);
 }
 #endif
 
