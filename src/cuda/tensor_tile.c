@@ -183,7 +183,7 @@ int moii_tensor_band(const moii_tensor_product *p, const moii_tensor_tile *t)
     enum { ROWS = 2048, FEW_COLUMNS = 2816, SMALL = 9 << 20 };
     int bm = moii_tile_rows(p, t), size = p->scaling == SCALING_NONE ? 2 : 1, rows = ROWS / bm;
     if (p->grouping == PRODUCT_DEPTH) return rows;
-    if (p->n <= FEW_COLUMNS) return 1;
+    if (p->n <= FEW_COLUMNS) return p->scaling == SCALING_SQUARE && p->grouping == PRODUCT_DENSE ? 2 : 1;
     return 2 * ROWS * p->k * size <= SMALL ? 2 * rows : rows;
 }
 
