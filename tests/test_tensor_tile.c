@@ -108,10 +108,12 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     int boxes = moii_tile_carries(p, t) ? t->bn / 32 : t->waves * ((t->bn + 63) / 64);
     bool woven = moii_tile_carries(p, t) && p->scaling == SCALING_VECTOR && !moii_tensor_experts(p) && p->n % 16 == 0;
     assert_true(t->boxes == boxes || (t->boxes == 2 && boxes > 2 && t->stages >= 3)); /* all of a warpgroup's at once, or two */
+    int64_t wide = t->bn * (t->wide ? t->wgs : 1);
+    bool lone = t->few && (p->n + wide - 1) / wide * t->split <= p->sms; /* a tile of few rows for each block, or none */
     const char *dealing = !dealt.dealt ? "" : moii_tile_broad(p, t) ? " DEAL=1 BROAD=1" : " DEAL=1";
-    snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s%s%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t),
+    snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s%s%s%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t),
              t->wide ? " WIDE=1" : "", woven ? " WOVEN=1" : "", moii_tile_strip(p, t) ? " STRIP=1" : "",
-             t->few == 2 ? " SHORT=2" : t->few ? " SHORT=1" : "", dealing,
+             t->few == 2 ? " SHORT=2" : t->few ? " SHORT=1" : "", lone ? " LINES=1" : "", dealing,
              moii_tensor_follows(p) ? " FOLLOWS=1" : "", p->scatter_rows ? " SCATTER=1" : "", p->weighted ? " WEIGHTED=1" : "",
              p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
@@ -207,11 +209,13 @@ static void test_mixed(void **state)
 static void test_bands(void **state)
 {
     (void)state;
-    static const struct { const moi_format *a, *b; int grouping; int64_t n, k; int rows; } cases[] = {
-        { &act, &weight, PRODUCT_DENSE, 4096, 7168, 2048 }, { &act, &weight, PRODUCT_DENSE, 4096, 2304, 4096 },
-        { &act, &weight, PRODUCT_DENSE, 4096, 2432, 2048 }, { &act, &weight, PRODUCT_ROWS, 4096, 1024, 4096 },
-        { &act, &weight, PRODUCT_ROWS, 2816, 7168, 0 },     { &plain, &plain, PRODUCT_DENSE, 4096, 1152, 4096 },
-        { &plain, &plain, PRODUCT_DENSE, 4096, 1216, 2048 },  { &act, &act, PRODUCT_DEPTH, 2048, 1024, 2048 },
+    static const struct { const moi_format *a, *b; int grouping; int64_t n, k; int rows, tiles; } cases[] = {
+        { &act, &weight, PRODUCT_DENSE, 4096, 7168, 2048, 0 },  { &act, &weight, PRODUCT_DENSE, 4096, 2304, 4096, 0 },
+        { &act, &weight, PRODUCT_DENSE, 4096, 2432, 2048, 0 },  { &act, &weight, PRODUCT_ROWS, 4096, 1024, 4096, 0 },
+        { &act, &weight, PRODUCT_ROWS, 2816, 7168, 0, 1 },      { &plain, &plain, PRODUCT_DENSE, 4096, 1152, 4096, 0 },
+        { &plain, &plain, PRODUCT_DENSE, 4096, 1216, 2048, 0 }, { &act, &act, PRODUCT_DEPTH, 2048, 1024, 2048, 0 },
+        { &act, &weight, PRODUCT_DENSE, 2816, 7168, 0, 2 },     { &act, &weight, PRODUCT_DENSE, 2817, 7168, 2048, 0 },
+        { &plain, &plain, PRODUCT_DENSE, 2112, 7168, 0, 1 },    { &mxfp8, &mxfp8, PRODUCT_DENSE, 2048, 7168, 0, 1 },
     };
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         const char *why;
@@ -219,7 +223,7 @@ static void test_bands(void **state)
         assert_true(moii_tensor_fits(&p, cases[i].grouping == PRODUCT_DEPTH ? MOI_F32 : MOI_BF16, &why));
         moii_tensor_settle(&p, 132);
         moii_tensor_tile t = moii_tensor_choose(&p);
-        assert_int_equal(moii_tensor_band(&p, &t), cases[i].rows ? cases[i].rows / moii_tile_rows(&p, &t) : 1);
+        assert_int_equal(moii_tensor_band(&p, &t), cases[i].rows ? cases[i].rows / moii_tile_rows(&p, &t) : cases[i].tiles);
     }
 }
 
