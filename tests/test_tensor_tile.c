@@ -205,6 +205,33 @@ static void test_mixed(void **state)
     }
 }
 
+/* The fastest of five tiles on an H100, two blocks sharing A or none. */
+static void test_paces(void **state)
+{
+    (void)state;
+    static const struct { int grouping; int64_t groups, m, n, k; int rows, lines, cluster, band; } best[] = {
+        { PRODUCT_DENSE, 1, 4096, 2112, 7168, 128, 192, 1, 6 },          { PRODUCT_DENSE, 1, 3000, 2112, 7168, 128, 192, 1, 6 },
+        { PRODUCT_DENSE, 1, 4096, 4096, 7168, 256, 128, 1, 8 },          { PRODUCT_DENSE, 1, 4096, 7168, 2048, 256, 128, 1, 8 },
+        { PRODUCT_DENSE, 1, 4096, 32768, 512, 256, 128, 1, 16 },         { PRODUCT_DENSE, 1, 4096, 24576, 1536, 256, 128, 2, 16 },
+        { PRODUCT_DENSE, 1, 4096, 7168, 16384, 256, 128, 2, 8 },         { PRODUCT_DENSE, 1, 640, 6144, 4096, 128, 128, 1, 16 },
+        { PRODUCT_DENSE, 1, 640, 7168, 1536, 192, 128, 1, 10 },          { PRODUCT_ROWS, 4, 32768, 4096, 7168, 256, 128, 2, 8 },
+        { PRODUCT_ROWS, 32, 32768, 4096, 7168, 256, 128, 2, 8 },         { PRODUCT_ROWS, 8, 4096, 4096, 7168, 256, 128, 1, 8 },
+        { PRODUCT_ROWS, 4, 2800, 2112, 7168, 128, 192, 1, 1 },           { PRODUCT_MASKED, 1, 1024, 4096, 7168, 256, 128, 1, 8 },
+    };
+    for (size_t i = 0; i < sizeof best / sizeof *best; i++) {
+        const char *why;
+        moii_tensor_product p = product(best[i].grouping, &act, &weight, best[i].m, best[i].n, best[i].k);
+        p.groups = best[i].groups;
+        assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
+        moii_tensor_settle(&p, 132);
+        moii_tensor_tile t = moii_tensor_choose(&p);
+        int rows = moii_tile_rows(&p, &t), lines = moii_tile_lines(&p, &t), band = moii_tensor_band(&p, &t);
+        if (rows != best[i].rows || lines != best[i].lines || t.cluster != best[i].cluster || band != best[i].band)
+            fail_msg("%lld x %lld x %lld: %d x %d by %d, bands of %d", (long long)best[i].m, (long long)best[i].n, (long long)best[i].k, rows, lines,
+                     t.cluster, band);
+    }
+}
+
 /* Bands: 2048 rows, 4096 of short reductions, one row of tiles where there are few columns. */
 static void test_bands(void **state)
 {
@@ -429,7 +456,7 @@ int main(void)
         cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_bands), cmocka_unit_test(test_tickets),
         cmocka_unit_test(test_activates),
         cmocka_unit_test(test_measured), cmocka_unit_test(test_brief), cmocka_unit_test(test_expected),
-        cmocka_unit_test(test_ragged),   cmocka_unit_test(test_strips),
+        cmocka_unit_test(test_ragged),   cmocka_unit_test(test_strips), cmocka_unit_test(test_paces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "format.h"
 #include "tensor_product.h"
 
-enum { SHARED_MOST = 232448 };
+enum { SHARED_MOST = 232448, FEW_COLUMNS = 2816 };
 
 /* Of B, that a tile may touch: product_sm90.cuh's TILE_SQUARES. */
 static int squares_of(const moii_tensor_product *p, const moii_tensor_tile *t)
@@ -100,7 +100,7 @@ static double rounds_of(const moii_tensor_product *p, const moii_tensor_tile *t,
     bool cut = c.cut < PRODUCT_UNCUT;
     if (!moii_tile_strip(p, t) && !cut) return (double)(int64_t)((blocks + sms - 1) / sms);
     int64_t rest = units % clusters;
-    double last = rest == 0 ? 0.0 : !cut ? 1.0 : c.pieces == 4 ? 0.3 : 0.55;
+    double last = rest == 0 ? 0.0 : !cut ? 1.0 : c.pieces == 4 ? 0.5 : 0.72;
     if (rest > 0 && strip_evens(p, t, p->m, cut ? rest * c.pieces : rest, clusters)) last -= 0.25;
     return (double)(units / clusters) + last;
 }
@@ -113,7 +113,8 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     static const double added[] = { [SCALING_NONE] = 0.0, [SCALING_SQUARE] = 0.6, [SCALING_VECTOR] = 1.4, [SCALING_MX] = 5.0, [SCALING_ROWS] = 0.5 };
     double bm = moii_tile_rows(p, t), bn = t->bn, lines = moii_tile_lines(p, t), beside = t->wgs * 0.75 > 1.0 ? t->wgs * 0.75 : 1.0;
     double tensor = bm * lines / 32.0 * (p->scaling == SCALING_NONE ? 1.1 : 1.2);
-    double copies = (bm / t->cluster + lines) * PRODUCT_STEP_BYTES / 60.0, memory = lines * PRODUCT_STEP_BYTES / 18.0 * busy;
+    double copies = (bm / t->cluster + lines) * PRODUCT_STEP_BYTES / (p->scaling == SCALING_ROWS ? 50.0 : 60.0);
+    double memory = lines * PRODUCT_STEP_BYTES / 18.0 * busy;
     double products = t->waves * 2.0 * bn * beside, additions = t->waves * (added[p->scaling] * bn + 250.0) - (t->waves - 1) * 270.0;
     if (moii_tile_doubled(p, t)) additions /= 2.0;
     double chain = p->scaling == SCALING_NONE ? 0.0 : (products + additions) / t->turns;
@@ -121,8 +122,21 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     if (p->mixed) return bm > 64.0 ? 2800.0 : 2400.0; /* codes that become BF16, beside products */
     if (t->thin) return longest(memory, 1000.0); /* of groups whose sizes differ; of 64 rows each 1500 */
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
+    /* of tiles below each other the first one waits; in 16 bits smaller tiles were found slower than that says */
+    bool shares = p->scaling == SCALING_SQUARE || (p->scaling == SCALING_ROWS && p->grouping != PRODUCT_DEPTH);
+    if (shares && !p->swiglu && t->split == 1) memory /= (double)moii_max(1, moii_ceil_div(moii_tensor_group_rows(p), (int64_t)bm));
     double scales = p->scaling == SCALING_MX ? 500.0 : 0.0; /* what three warps take to make them */
     return longest(longest(longest(tensor, copies), scales), longest(chain, memory));
+}
+
+/* Clocks that a tile takes longer: where two blocks share A each waits for the other; where none do, many rounds find them ever further apart, and what
+ * one has read no longer in L2 when the next one asks for it.  With few columns, dense, tiles of three warpgroups lose more (H100). */
+static double pace_clocks(const moii_tensor_product *p, const moii_tensor_tile *t, double rounds, double steps)
+{
+    if (p->grouping == PRODUCT_DEPTH || p->scaling == SCALING_VECTOR || p->widens || moii_tensor_group_rows(p) <= 128) return 0.0;
+    if (t->cluster > 1) return moii_tile_strip(p, t) ? 0.0 : 600.0 + 10.0 * steps; /* a strip takes less anyhow */
+    bool tall = t->wgs == 3 && p->scaling == SCALING_SQUARE && p->grouping == PRODUCT_DENSE && p->n <= FEW_COLUMNS && rounds > 1.0;
+    return 5.0 * steps * rounds + (tall ? 25.0 * steps : 0.0);
 }
 
 static double out_bytes(const moii_tensor_product *p) { return p->out_f32 ? p->accumulate ? 8.0 : 4.0 : 2.0; }
@@ -172,7 +186,7 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     double rounds = rounds_of(p, t, blocks, sms), busy = blocks < sms ? blocks / sms : 1.0;
     bool behind = moii_tile_carries(p, t) || (!p->out_f32 && t->split == 1); /* D leaves by copies in the background */
     double store = behind ? 1800.0 + bm * lines * out_bytes(p) / 80.0 : 1200.0 + bm * lines * out_bytes(p) / 16.0;
-    double work = rounds * (s.steps * stage_clocks(p, t, busy) + store) + (t->split > 1 ? 3000.0 : 0.0);
+    double work = rounds * (s.steps * stage_clocks(p, t, busy) + store + pace_clocks(p, t, rounds, s.steps)) + (t->split > 1 ? 3000.0 : 0.0);
     return longest(work, bytes_once(p) / memory_rate(p, t));
 }
 
@@ -180,11 +194,11 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
 
 int moii_tensor_band(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    enum { ROWS = 2048, FEW_COLUMNS = 2816, SMALL = 9 << 20 };
+    enum { ROWS = 2048, SMALL = 9 << 20 };
     int bm = moii_tile_rows(p, t), size = p->scaling == SCALING_NONE ? 2 : 1, rows = ROWS / bm;
     if (p->grouping == PRODUCT_DEPTH) return rows;
-    if (p->n <= FEW_COLUMNS) return p->scaling == SCALING_SQUARE && p->grouping == PRODUCT_DENSE ? 2 : 1;
-    return 2 * ROWS * p->k * size <= SMALL ? 2 * rows : rows;
+    if (p->n <= FEW_COLUMNS) return p->scaling != SCALING_SQUARE || p->grouping != PRODUCT_DENSE ? 1 : bm == 128 ? 6 : 2;
+    return 2 * ROWS * p->k * size <= (t->cluster > 1 ? SMALL : SMALL / 2) ? 2 * rows : rows;
 }
 
 /* ---- candidates: their stages are the most; boxes follows; of equal estimates the first counts, so clusters stand before blocks alone ---- */
@@ -194,8 +208,8 @@ static const moii_tensor_tile large[] = {
     { 2, 1, 192, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 },
 };
 static const moii_tensor_tile large16[] = {
-    { 2, 1, 256, 4, 2, 1, 1, 0, 0, 0, 0 }, { 2, 2, 128, 4, 2, 1, 1, 0, 0, 0, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0, 0 },
-    { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 },
+    { 2, 1, 256, 4, 2, 1, 1, 0, 0, 0, 0 }, { 2, 2, 128, 4, 2, 1, 1, 0, 0, 0, 0 }, { 2, 1, 256, 4, 1, 1, 1, 0, 0, 0, 0 },
+    { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 },
 };
 static const moii_tensor_tile large_vector[] = {
     { 3, 1, 128, 5, 2, 1, 1, 0, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 },
@@ -295,7 +309,7 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
     }
     if (p->scaling != SCALING_MX && rows > 64) {
         const moii_tensor_tile *list = p->scaling == SCALING_NONE ? large16 : p->scaling == SCALING_VECTOR ? large_vector : large;
-        int count = p->scaling == SCALING_NONE ? 4 : p->scaling == SCALING_VECTOR ? 3 : 5;
+        int count = p->scaling == SCALING_VECTOR ? 3 : 5;
         if (moii_tile_carries(p, &brief)) consider(&s, brief);
         for (int i = 0; i < count; i++) consider(&s, list[i]);
     }
