@@ -201,7 +201,7 @@ int moii_tensor_band(const moii_tensor_product *p, const moii_tensor_tile *t)
     return 2 * ROWS * p->k * size <= (t->cluster > 1 ? SMALL : SMALL / 2) ? 2 * rows : rows;
 }
 
-/* ---- candidates: their stages are the most; boxes follows; of equal estimates the first counts, so clusters stand before blocks alone ---- */
+/* ---- candidates: their stages are the most; boxes follows; of equal estimates the first counts ---- */
 
 static const moii_tensor_tile large[] = {
     { 2, 2, 128, 4, 2, 1, 1, 0, 0, 0, 0 }, { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0, 0 },
