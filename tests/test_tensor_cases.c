@@ -321,22 +321,22 @@ static void test_cut(void **state)
 
 /* The last columns, 64 or fewer, in tiles of their own (16 bits): rows of tiles that are even in number, or odd, so that a cluster's second block has
  * none; a last one of one block of 64 rows, of two, three and four; pieces of the last units on the clusters that had a strip's, or elsewhere; B with
- * the reduction outermost; one stage, an odd number, none. */
+ * the reduction outermost; one stage, an odd number. */
 static void test_strip(void **state)
 {
     (void)state;
     if (!moit_gpu()) skip();
-    static const struct { bool f32, accumulates, turned, mx; int64_t m, n, k; } cases[] = {
-        { false, false, false, false, 600, 320, 640 }, { false, false, false, false, 700, 296, 336 }, { true, true, false, false, 1300, 521, 272 },
-        { false, false, true, false, 1000, 264, 208 }, { false, false, false, true, 600, 320, 416 },  { true, false, false, false, 1024, 320, 64 },
-        { false, false, false, false, 1024, 320, 0 },  { true, true, true, false, 900, 304, 400 },    { false, false, false, false, 200, 290, 1040 },
-        { true, true, false, false, 1240, 320, 336 },  { false, false, false, false, 560, 576, 128 },
+    static const struct { bool f32, accumulates, turned, mx; int64_t m, n, k; int sms; } cases[] = {
+        { false, false, false, false, 600, 320, 1696, 8 }, { false, false, false, false, 700, 296, 1680, 8 }, { true, true, false, false, 1300, 521, 272, 8 },
+        { false, false, true, false, 1000, 576, 336, 6 },  { false, false, false, true, 600, 320, 1696, 8 },  { true, false, false, false, 1024, 521, 336, 6 },
+        { false, false, false, false, 32768, 320, 64, 2 }, { true, true, true, false, 900, 568, 272, 6 },  { false, false, false, false, 1000, 290, 2000, 2 },
+        { true, true, false, false, 1240, 576, 1680, 2 },  { false, false, false, false, 560, 304, 1680, 8 },
     };
     int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
     for (int i = part; i < count; i += parts) {
         moit_rng rng = moit_seed("tensor strip", (uint64_t)i);
         moit_job j = { .gpu = true, .grouping = MOIT_DENSE, .out = cases[i].f32 ? MOI_F32 : MOI_BF16, .accumulate = cases[i].accumulates, .m = cases[i].m,
-                  .n = cases[i].n, .k = cases[i].k, .sm_limit = 4 };
+                  .n = cases[i].n, .k = cases[i].k, .sm_limit = cases[i].sms };
         j.a.format = j.b.format = cases[i].mx ? (moi_format)MX(ROW) : (moi_format)PLAIN;
         if (cases[i].turned) j.b.order = MOI_MN_MAJOR;
         moit_job_operands(&j, &rng);

@@ -134,7 +134,7 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
 static double pace_clocks(const moii_tensor_product *p, const moii_tensor_tile *t, double rounds, double steps)
 {
     if (p->grouping == PRODUCT_DEPTH || p->scaling == SCALING_VECTOR || p->widens || moii_tensor_group_rows(p) <= 128) return 0.0;
-    if (t->cluster > 1) return moii_tile_strip(p, t) ? 0.0 : 600.0 + 10.0 * steps; /* a strip takes less anyhow */
+    if (t->cluster > 1) return 600.0 + 10.0 * steps;
     bool tall = t->wgs == 3 && p->scaling == SCALING_SQUARE && p->grouping == PRODUCT_DENSE && p->n <= FEW_COLUMNS && rounds > 1.0;
     return 5.0 * steps * rounds + (tall ? 25.0 * steps : 0.0);
 }
