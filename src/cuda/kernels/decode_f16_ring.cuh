@@ -102,7 +102,7 @@ MOII_FN int pair_of(const worker &w, const moe_decode_f16_sm90_args &a, int job,
 
 MOII_FN int job_word(const worker &w, const moe_decode_f16_sm90_args &a, int job) { return (int)shared_word(w.shared + a.at_expert + 4 * job); }
 #if MANY
-MOII_FN int expert_of(const worker &w, const moe_decode_f16_sm90_args &a, int job) { return job_word(w, a, job) & 0xFFFF; }
+MOII_FN int expert_of(const worker &w, const moe_decode_f16_sm90_args &a, int job) { return job_word(w, a, job) & JOB_EXPERT; }
 MOII_FN int columns_of(const worker &w, const moe_decode_f16_sm90_args &a, int job) { return job_word(w, a, job) >> 16; }
 MOII_FN int groups_of(const worker &w, const moe_decode_f16_sm90_args &a, int job) { return (columns_of(w, a, job) + F16_MOST_TOKENS - 1) / F16_MOST_TOKENS; }
 MOII_FN bool has_column(const worker &w, const moe_decode_f16_sm90_args &a, int job, int column) { return column < columns_of(w, a, job); }
@@ -111,5 +111,21 @@ MOII_FN int expert_of(const worker &w, const moe_decode_f16_sm90_args &a, int jo
 MOII_FN int groups_of(const worker &, const moe_decode_f16_sm90_args &, int) { return 1; }
 MOII_FN bool has_column(const worker &w, const moe_decode_f16_sm90_args &a, int job, int column) { return pair_of(w, a, job, column) >= 0; }
 #endif
+
+/* Where a job's weights are, and the upper half of how they stay in L2 (evict.h): where their expert has another job, which reads them again, longer. */
+#define SHARES_EXPERTS (MANY && GROUPS == 1)
+typedef struct source { int expert; unsigned int policy; } source;
+MOII_FN source source_of(const worker &w, const moe_decode_f16_sm90_args &a, int job)
+{
+    source s = { expert_of(w, a, job), 0 };
+#if SHARES_EXPERTS
+    s.policy = (unsigned int)((job_word(w, a, job) & JOB_SHARED ? EVICT_NORMAL : a.policy) >> 32);
+#endif
+    return s;
+}
+MOII_FN unsigned long long policy_of(const source &s, const moe_decode_f16_sm90_args &a)
+{
+    return SHARES_EXPERTS ? (unsigned long long)s.policy << 32 : a.policy;
+}
 
 #endif

@@ -71,13 +71,13 @@ MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const li
     }
 }
 
-MOII_FN void send_for(const work &k, int expert, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
+MOII_FN void send_for(const work &k, const source &from, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
     if (elected()) {
         barrier_expect(filled(w, slot), a.slot_bytes);
-        box_load_as_4(slot_at(w, a, slot), &a.map, filled(w, slot), 0, k.tile * 8, 2 * expert, k.part * a.slot_lines, a.policy);
+        box_load_as_4(slot_at(w, a, slot), &a.map, filled(w, slot), 0, k.tile * 8, 2 * from.expert, k.part * a.slot_lines, policy_of(from, a));
     }
-    send_for_scales(w, a, slot, scales_from(a, expert, k.tile * 8), k.part);
+    send_for_scales(w, a, slot, scales_from(a, from.expert, k.tile * 8), k.part);
 }
 
 /* A worker's first; and slots are sent for until the ring is full, or there are no more. */
@@ -90,7 +90,7 @@ MOII_FN work first_work(const worker &w, const moe_decode_f16_sm90_args &a, cons
 MOII_FN void send_more(work &later, int &slot, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     const int member = w.warp % F16_TEAM;
-    for (; slot < a.ring && there_is(later, l) && member < a.parts; slot++, next_slot(later, w, a, l)) send_for(later, expert_of(w, a, later.job), slot, w, a);
+    for (; slot < a.ring && there_is(later, l) && member < a.parts; slot++, next_slot(later, w, a, l)) send_for(later, source_of(w, a, later.job), slot, w, a);
 }
 MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
@@ -106,7 +106,8 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
     tile_sum sum[GROUPS] = {};
     turn t = { 0, 0 };
     held_columns held = first_columns(a, l);
-    int expert = there_is(later, l) ? expert_of(w, a, later.job) : 0;
+    source from = {};
+    if (there_is(later, l)) from = source_of(w, a, later.job);
     for (int turns = 0;;) {
         hold_columns(held, k, w, a, l);
         if (!there_is(k, l)) break;
@@ -115,8 +116,8 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
             add_slot(sum, t.slot, k.part, GROUPS > 1 && groups_of(w, a, k.job) < GROUPS, held, w, a);
             __syncwarp();
             if (there_is(later, l)) {
-                send_for(later, expert, t.slot, w, a);
-                if (next_slot(later, w, a, l) && there_is(later, l)) expert = expert_of(w, a, later.job);
+                send_for(later, from, t.slot, w, a);
+                if (next_slot(later, w, a, l) && there_is(later, l)) from = source_of(w, a, later.job);
             }
             advance(t, a);
         }

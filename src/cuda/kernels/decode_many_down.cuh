@@ -8,14 +8,14 @@
 #include "decode_many_rooms.cuh"
 #include "decode_f16_slot.cuh"
 
-MOII_FN void send_for(const work &k, int expert, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
+MOII_FN void send_for(const work &k, const source &from, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
     const int row = k.tile * F16_ROWS;
     if (elected()) {
         barrier_expect(filled(w, slot), a.slot_bytes);
-        box_load_as(slot_at(w, a, slot), &a.map, filled(w, slot), 0, expert * a.hidden + row, k.part * a.slot_lines, a.policy);
+        box_load_as(slot_at(w, a, slot), &a.map, filled(w, slot), 0, from.expert * a.hidden + row, k.part * a.slot_lines, policy_of(from, a));
     }
-    send_for_scales(w, a, slot, scales_from(a, expert, row), k.part);
+    send_for_scales(w, a, slot, scales_from(a, from.expert, row), k.part);
 }
 
 /* True: it is of another item. */
@@ -44,7 +44,7 @@ MOII_FN work first_work(const worker &w, const moe_decode_f16_sm90_args &a, cons
 /* What is to be sent for when the first slots are. */
 MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    for (int slot = 0; slot < a.ring && there_is(later, l); slot++, next_slot(later, a, l)) send_for(later, expert_of(w, a, later.job), slot, w, a);
+    for (int slot = 0; slot < a.ring && there_is(later, l); slot++, next_slot(later, a, l)) send_for(later, source_of(w, a, later.job), slot, w, a);
     return later;
 }
 
@@ -53,7 +53,8 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
     held_columns held = first_columns(a, l);
     tile_sum all[GROUPS];
     turn t = { 0, 0 };
-    int expert = there_is(later, l) ? expert_of(w, a, later.job) : 0;
+    source from = {};
+    if (there_is(later, l)) from = source_of(w, a, later.job);
     for (;;) {
         hold_columns(held, k, w, a, l);
         if (!there_is(k, l)) break;
@@ -63,8 +64,8 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         add_slot(sum, t.slot, k.part, few, held, w, a);
         __syncwarp();
         if (there_is(later, l)) {
-            send_for(later, expert, t.slot, w, a);
-            if (next_slot(later, a, l) && there_is(later, l)) expert = expert_of(w, a, later.job);
+            send_for(later, from, t.slot, w, a);
+            if (next_slot(later, a, l) && there_is(later, l)) from = source_of(w, a, later.job);
         }
         advance(t, a);
 #pragma unroll

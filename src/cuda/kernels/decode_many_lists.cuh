@@ -24,7 +24,7 @@ enum { THREADS = 32 * WARPS, COLUMNS = GROUPS * F16_MOST_TOKENS }; /* a.columns 
 
 /* What a block does of either half: items `first` to `end` - 1, an item is job * tiles + tile; they are of jobs `job` to `last` - 1. */
 typedef struct share { int first, end, job, last; } share;
-enum { HALVES = 2 };
+enum { HALVES = 2, JOB_EXPERT = 0x7FFF, JOB_SHARED = 0x8000 };
 
 typedef struct lists {
     short *ids, *kept;     /* of pairs: as given, -1: none, where there are no logits; without repetitions */
@@ -36,7 +36,7 @@ typedef struct lists {
     int *scratch;          /* a warp's 32 words */
     float *sums;           /* pass 1: free until items are added up */
     float *weights;        /* pass 1, from logits, in the place of ids: of one token's experts, for the warp that finds weights */
-    int *job;              /* its expert, and its columns << 16; pass 2: of the block's jobs, and nothing above */
+    int *job;              /* its expert, JOB_SHARED if that has others, and its columns << 16; pass 2: of the block's jobs, and nothing above */
     share here;            /* of the first half, in a register */
     int jobs, pairs;
 } lists;
@@ -164,6 +164,9 @@ MOII_FN void route_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int
     __syncthreads();
 }
 
+/* Of an expert that `all` tokens have the job with the last `left` of them. */
+MOII_FN int job_word_of(int expert, int left, int all) { return expert | (all > COLUMNS ? JOB_SHARED : 0) | min(left, (int)COLUMNS) << 16; }
+
 /* One warp, four experts a lane at a time. */
 MOII_FN void list_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int lane)
 {
@@ -180,20 +183,24 @@ MOII_FN void list_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int la
 #pragma unroll
         for (int i = 0; i < 4; i++) mine += (pairs[i] + COLUMNS - 1) / COLUMNS;
         const int until = lane_scan(mine, lane);
-        int job = jobs + until - mine;
+        int at[4] = { jobs + until - mine };
         bool more = false;
 #pragma unroll
-        for (int i = 0, at = job; i < 4; i++) {
-            if (e + i < a.experts) l.first[e + i] = at;
-            if (pairs[i]) l.job[at] = (e + i) | min(pairs[i], (int)COLUMNS) << 16;
-            at += (pairs[i] + COLUMNS - 1) / COLUMNS, more = more || pairs[i] > COLUMNS;
+        for (int i = 1; i < 4; i++) at[i] = at[i - 1] + (pairs[i - 1] + COLUMNS - 1) / COLUMNS;
+        if (e < a.experts) *(int4 *)(l.first + e) = make_int4(at[0], at[1], at[2], at[3]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (pairs[i]) l.job[at[i]] = job_word_of(e + i, pairs[i], pairs[i]);
+            if (pairs[i] > COLUMNS) l.job[at[i] + 1] = job_word_of(e + i, pairs[i] - COLUMNS, pairs[i]);
+            more = more || pairs[i] > 2 * COLUMNS;
         }
         if (__any_sync(0xFFFFFFFFu, more))
 #pragma unroll 1
             for (int i = 0; i < 4; i++) {
                 const int all = i == 0 ? pairs[0] : i == 1 ? pairs[1] : i == 2 ? pairs[2] : pairs[3];
+                const int first = i == 0 ? at[0] : i == 1 ? at[1] : i == 2 ? at[2] : at[3];
 #pragma unroll 1
-                for (int left = all; left > 0; left -= COLUMNS, job++) l.job[job] = (e + i) | min(left, (int)COLUMNS) << 16;
+                for (int n = 2; n * COLUMNS < all; n++) l.job[first + n] = job_word_of(e + i, all - n * COLUMNS, all);
             }
         jobs += __shfl_sync(0xFFFFFFFFu, until, 31);
     }
@@ -214,7 +221,7 @@ MOII_FN void make_lists(lists &l, const moe_decode_f16_sm90_args &a, int warp, i
 /* A job's tokens, as many words as it has columns: one warp. */
 MOII_FN void find_tokens(const lists &l, const moe_decode_f16_sm90_args &a, int job, int *to, int lane)
 {
-    const int expert = l.job[job] & 0xFFFF;
+    const int expert = l.job[job] & JOB_EXPERT;
     int place = (l.first[expert] - job) * COLUMNS; /* of the next one among the job's */
     __syncwarp();
 #pragma unroll 1
@@ -251,7 +258,7 @@ MOII_FN void leave_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int l
         const int word = l.job[job];
         find_tokens(l, a, job, l.scratch, lane);
         if (lane == 0) a.jobs_left[job] = word;
-        if (lane < COLUMNS) a.pairs_left[job * COLUMNS + lane] = (short)(lane < word >> 16 ? pair_with(l, a, l.scratch[lane], word & 0xFFFF) : -1);
+        if (lane < COLUMNS) a.pairs_left[job * COLUMNS + lane] = (short)(lane < word >> 16 ? pair_with(l, a, l.scratch[lane], word & JOB_EXPERT) : -1);
     }
 }
 
