@@ -3,7 +3,8 @@
 
 flush      30 calls, before each L2 filled by reading 512 MB; events
 cool       20 calls, before each a memset of 8 GB; events
-sustained  back to back for 0.8 s, mean of the second half (p10, p90: of its tenths)
+sustained  back to back for 0.8 s, mean of the second half (p10, p90: of its tenths); with --turns, all contenders in turn so often, and of their
+           means the median (p10, p90: the least and the most), for at its power limit a card's clock differs by a tenth from one second to the next
 kernel     as flush under the profiler: the device time of the call's kernels alone, for calls of a few microseconds
 once       one call, nothing measured: compiles what the peers compile when they are first called"""
 import argparse
@@ -128,6 +129,7 @@ def options(doc, tables):
     p.add_argument("--tables", default=",".join(tables), help="some of " + ",".join(tables))
     p.add_argument("--cases", default="*", help="patterns of case names, comma-separated: '64x*,4096x7168x16384'")
     p.add_argument("--protocols", help="some of " + ",".join(ORDER) + "; unless given: flush,kernel up to 128 rows, else flush,cool,sustained")
+    p.add_argument("--turns", type=int, default=1, help="how often sustained is timed, all contenders in turn")
     p.add_argument("--peers", default="*", help="patterns of peers' names; none: ours alone")
     p.add_argument("--rows", default="", help="rows of the library to time, comma-separated; unless given: the one it chooses; none: peers alone")
     p.add_argument("--layout", default="col", choices=("col", "row"), help="of the scales of blk128 vectors")
@@ -163,29 +165,45 @@ class Report:
             if row != "none":
                 yield "ours" + (":" + row if row else ""), lambda row=row: make(row.encode() if row else None)
 
+    def tell(self, name, protocol, us, error):
+        table, case, flop, nbytes = self.line
+        self.result[name, protocol] = us[0]
+        rates = f"{flop / us[0] * 1e-6:.1f},{nbytes / us[0] * 1e-3:.0f}"
+        print(f"{self.start},{table},{case},{name},{protocol},{us[0]:.2f},{us[1]:.2f},{us[2]:.2f},{rates},{us[3]},{us[4]:.0f},{error:.2e}",
+              file=self.out, flush=True)
+        print(f"{table:8} {case:24} {name:22} {protocol:9} {us[0]:9.2f} us {flop / us[0] * 1e-6:7.1f} TFLOPS {nbytes / us[0] * 1e-3:5.0f} GB/s "
+              f"{us[3]:4} MHz {us[4]:3.0f} W  error {error:.1e}", flush=True)
+
     def case(self, table, case, flop, nbytes, small, contenders):
         """contenders: (name, make) with make() -> (call, check); check verifies what one call left and gives its error"""
         names = self.opt.protocols.split(",") if self.opt.protocols else ["flush", "kernel"] if small else ["flush", "cool", "sustained"]
-        result = {}
+        self.result, self.line = {}, (table, case, flop, nbytes)
+        later = []
         for name, make in contenders:
             try:
                 call, check = make()
                 call()
                 torch.cuda.synchronize()
                 error = check() if check and not self.opt.no_verify and names != ["once"] else math.nan
-                for protocol in [p for p in ORDER if p in names and p != "once"]:
+                for protocol in [p for p in ORDER if p in names and p != "once" and (p != "sustained" or self.opt.turns == 1)]:
                     time.sleep(0.1 if small else 0.4)
-                    us = getattr(self.clock, protocol)(call)
-                    result[name, protocol] = us[0]
-                    rates = f"{flop / us[0] * 1e-6:.1f},{nbytes / us[0] * 1e-3:.0f}"
-                    print(f"{self.start},{table},{case},{name},{protocol},{us[0]:.2f},{us[1]:.2f},{us[2]:.2f},{rates},{us[3]},{us[4]:.0f},{error:.2e}",
-                          file=self.out, flush=True)
-                    print(f"{table:8} {case:24} {name:22} {protocol:9} {us[0]:9.2f} us {flop / us[0] * 1e-6:7.1f} TFLOPS {nbytes / us[0] * 1e-3:5.0f} GB/s "
-                          f"{us[3]:4} MHz {us[4]:3.0f} W  error {error:.1e}", flush=True)
-                if hasattr(call, "free"):
+                    self.tell(name, protocol, getattr(self.clock, protocol)(call), error)
+                if "sustained" in names and self.opt.turns > 1:
+                    later.append((name, call, error, []))
+                elif hasattr(call, "free"):
                     call.free()
             except Exception as e:
                 print(f"{table:8} {case:24} {name:22} {type(e).__name__}: {str(e)[:300]}", flush=True)
+        for _ in range(self.opt.turns):
+            for name, call, error, times in later:
+                times.append(self.clock.sustained(call))
+        for name, call, error, times in later:
+            times.sort()
+            middle = times[len(times) // 2]
+            self.tell(name, "sustained", (statistics.median(us[0] for us in times), times[0][0], times[-1][0]) + middle[3:], error)
+            if hasattr(call, "free"):
+                call.free()
+        result = self.result
         for (name, protocol), us in result.items():
             for (other, p), theirs in result.items():
                 if p == protocol and name.startswith("ours") and not other.startswith("ours"):
