@@ -187,7 +187,7 @@ MOII_FN void list_jobs(const lists &l, const moe_decode_f16_sm90_args &a, int la
         bool more = false;
 #pragma unroll
         for (int i = 1; i < 4; i++) at[i] = at[i - 1] + (pairs[i - 1] + COLUMNS - 1) / COLUMNS;
-        if (e < a.experts) *(int4 *)(l.first + e) = make_int4(at[0], at[1], at[2], at[3]);
+        if (e < a.experts) *(int4 *)(l.first + e) = make_int4(at[0], at[1], at[2], at[3]); /* behind the last expert jobs' number will be */
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             if (pairs[i]) l.job[at[i]] = job_word_of(e + i, pairs[i], pairs[i]);
