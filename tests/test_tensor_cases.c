@@ -328,7 +328,7 @@ static void test_strip(void **state)
     if (!moit_gpu()) skip();
     static const struct { bool f32, accumulates, turned, mx; int64_t m, n, k; int sms; } cases[] = {
         { false, false, false, false, 1300, 320, 1104, 2 }, { false, false, false, false, 2150, 809, 272, 2 }, { true, true, false, false, 1300, 521, 1312, 4 },
-        { false, false, true, false, 1800, 832, 272, 2 }, { false, false, false, true, 1300, 576, 608, 2 }, { true, false, false, false, 2180, 826, 272, 2 },
+        { false, false, true, false, 1800, 832, 272, 2 },   { false, false, false, true, 1300, 576, 608, 2 },  { true, false, false, false, 2180, 826, 272, 2 },
         { false, false, false, false, 32768, 320, 64, 2 }, { true, true, true, false, 1500, 576, 608, 2 }, { false, false, false, false, 2300, 832, 272, 2 },
         { true, true, false, false, 2600, 570, 336, 2 },    { false, false, false, false, 1300, 576, 1360, 4 },
     };

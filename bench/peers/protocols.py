@@ -136,7 +136,10 @@ def options(doc, tables):
     p.add_argument("--mx-layout", default="tiled", choices=("tiled", "row", "col"))
     p.add_argument("--no-verify", action="store_true")
     p.add_argument("--part", default="0/1", help="i/n: every n-th case from the i-th on")
-    return p.parse_args()
+    opt = p.parse_args()
+    if opt.turns < 1:
+        p.error(f"argument --turns: at least 1 is wanted, got {opt.turns}")
+    return opt
 
 
 LAYOUT = {"row": m.ROW, "tiled": m.TILED, "col": m.COL}
@@ -203,9 +206,8 @@ class Report:
             self.tell(name, "sustained", (statistics.median(us[0] for us in times), times[0][0], times[-1][0]) + middle[3:], error)
             if hasattr(call, "free"):
                 call.free()
-        result = self.result
-        for (name, protocol), us in result.items():
-            for (other, p), theirs in result.items():
+        for (name, protocol), us in self.result.items():
+            for (other, p), theirs in self.result.items():
                 if p == protocol and name.startswith("ours") and not other.startswith("ours"):
                     self.ratios.setdefault((table, name, other, protocol), []).append((theirs / us, case))
         torch.cuda.empty_cache()
