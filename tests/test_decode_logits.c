@@ -184,6 +184,28 @@ static void test_close(void **state)
     }
 }
 
+/* P:decode.logits: more than 8 tokens of MXFP8 weights, which warps route some at a time (route_groups.cuh): experts that fill its lanes and that do not,
+ * all numbers of slots, launches that are whole and not, logits of all kinds. */
+static void test_many_tokens(void **state)
+{
+    (void)state;
+    enum { MANY_CASES = 84 };
+    static const int64_t tokens[] = { 9, 12, 16, 17, 31, 33, 63, 64, 65, 97, 128, 130 }, experts[] = { 1, 2, 7, 33, 60, 64, 127, 128, 129, 200, 255, 256, 257 };
+    if (!moit_gpu()) skip();
+    for (int i = 0; i < MANY_CASES; i++) {
+        if (!picked(118 + i)) continue; /* some are in the selections that run without a GPU, and with the search for races */
+        moit_rng rng = moit_seed("decode logits many", (uint64_t)i);
+        shape s = { tokens[i % 12], 128, 128, experts[i % 13], 0 };
+        int64_t most = i % 4 == 3 ? 16 : 8;
+        s.top_k = 1 + moit_below(&rng, s.experts < most ? s.experts : most);
+        problem p = problem_make(MOI_FORMAT_MXFP8, s, MOI_BF16, i % 2 ? MOI_BF16 : MOI_F32);
+        float *logits = make_logits(&rng, &p, (kind)(i % KINDS));
+        assert_true(check_case("moe_decode_f16_sm90", gpu_row("route", 0), &p, logits, i % 3 > 0));
+        free(logits);
+        problem_free(&p);
+    }
+}
+
 /* P:decode.logits: of so long rows that a block has room for one job's columns: workers bring the next job's while another warp finds weights. */
 static void test_long_rows(void **state)
 {
@@ -261,8 +283,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sweep), cmocka_unit_test(test_close), cmocka_unit_test(test_long_rows), cmocka_unit_test(test_odd_shapes),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_sweep), cmocka_unit_test(test_close), cmocka_unit_test(test_many_tokens),
+        cmocka_unit_test(test_long_rows), cmocka_unit_test(test_odd_shapes), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
