@@ -151,24 +151,65 @@ static int64_t matrix_bytes(const problem *p, int which, bool scales)
     return d->experts * (scales ? moi_scale_bytes(&d->weights, rows, cols, 0) : rows * moi_row_bytes(d->weights.elem, cols));
 }
 
-bool run_on(moi_ctx *ctx, const char *row, problem *p, void *y)
+/* NULL where the row, of the GPU, does not take this problem. */
+static moi_plan *plan_for(const moit_mem *m, moi_ctx *ctx, const char *row, problem *p)
 {
     moi_plan *plan;
-    moit_mem m = moit_mem_of(row);
-    moi_moe_decode_args a = p->a;
-    int64_t slots = a.tokens * p->d.top_k;
     p->d.row = row;
-    moi_status status = moi_moe_decode_plan_create(&plan, m.gpu ? m.ctx : ctx, &p->d);
-    if (m.gpu && status == MOI_ERR_UNSUPPORTED) return false;
+    moi_status status = moi_moe_decode_plan_create(&plan, m->gpu ? m->ctx : ctx, &p->d);
+    if (m->gpu && status == MOI_ERR_UNSUPPORTED) return NULL;
     moit_ok(status);
     assert_string_equal(moi_plan_row(plan), row);
-    a.x = moit_in(&m, a.x, a.tokens * moi_row_bytes(p->d.x, p->d.hidden));
-    a.ids = moit_in(&m, a.ids, slots * 4), a.weights = moit_in(&m, a.weights, slots * 4);
-    a.logits = moit_in(&m, a.logits, a.tokens * p->d.experts * 4);
-    a.ids_out = moit_out(&m, a.ids_out, slots * 4), a.weights_out = moit_out(&m, a.weights_out, slots * 4);
-    a.gate_up = (moi_operand){ moit_in(&m, a.gate_up.data, matrix_bytes(p, 0, false)), moit_in(&m, a.gate_up.scale, matrix_bytes(p, 0, true)), 0 };
-    a.down = (moi_operand){ moit_in(&m, a.down.data, matrix_bytes(p, 1, false)), moit_in(&m, a.down.scale, matrix_bytes(p, 1, true)), 0 };
-    a.y = moit_out(&m, y, y_bytes(p));
+    return plan;
+}
+
+static moi_moe_decode_args args_in(moit_mem *m, const problem *p, void *y)
+{
+    moi_moe_decode_args a = p->a;
+    int64_t slots = a.tokens * p->d.top_k;
+    a.x = moit_in(m, a.x, a.tokens * moi_row_bytes(p->d.x, p->d.hidden));
+    a.ids = moit_in(m, a.ids, slots * 4), a.weights = moit_in(m, a.weights, slots * 4);
+    a.logits = moit_in(m, a.logits, a.tokens * p->d.experts * 4);
+    a.ids_out = moit_out(m, a.ids_out, slots * 4), a.weights_out = moit_out(m, a.weights_out, slots * 4);
+    a.gate_up = (moi_operand){ moit_in(m, a.gate_up.data, matrix_bytes(p, 0, false)), moit_in(m, a.gate_up.scale, matrix_bytes(p, 0, true)), 0 };
+    a.down = (moi_operand){ moit_in(m, a.down.data, matrix_bytes(p, 1, false)), moit_in(m, a.down.scale, matrix_bytes(p, 1, true)), 0 };
+    a.y = moit_out(m, y, y_bytes(p));
+    return a;
+}
+
+/* Each plan's run, one after the other, twice. */
+static moi_status in_turn(moi_plan *const plan[2], const moi_moe_decode_args a[2], void *ws, int64_t bytes, void *stream)
+{
+    for (int i = 0; i < 4; i++) {
+        moi_status status = moi_moe_decode_run(plan[i % 2], &a[i % 2], ws, bytes, stream);
+        if (status) return status;
+    }
+    return MOI_OK;
+}
+
+bool run_two(moi_ctx *ctx, const char *row, problem p[2], void *const y[2])
+{
+    moit_mem m = moit_mem_of(row);
+    moi_plan *plan[2] = { plan_for(&m, ctx, row, &p[0]), NULL };
+    if (!plan[0]) return false;
+    plan[1] = plan_for(&m, ctx, row, &p[1]);
+    assert_non_null(plan[1]);
+    const moi_moe_decode_args a[2] = { args_in(&m, &p[0], y[0]), args_in(&m, &p[1], y[1]) };
+    const moi_plan *larger = plan[moi_plan_workspace_bytes(plan[1]) > moi_plan_workspace_bytes(plan[0])];
+    void *ws = moit_mem_workspace(&m, larger);
+    moit_mem_run(&m, in_turn(plan, a, ws, moi_plan_workspace_bytes(larger), m.stream));
+    moit_mem_done(&m);
+    if (!m.gpu) moit_free(ws);
+    moi_plan_free(plan[0]), moi_plan_free(plan[1]);
+    return true;
+}
+
+bool run_on(moi_ctx *ctx, const char *row, problem *p, void *y)
+{
+    moit_mem m = moit_mem_of(row);
+    moi_plan *plan = plan_for(&m, ctx, row, p);
+    if (!plan) return false;
+    const moi_moe_decode_args a = args_in(&m, p, y);
     void *ws = moit_mem_workspace(&m, plan);
     moit_mem_run(&m, moi_moe_decode_run(plan, &a, ws, moi_plan_workspace_bytes(plan), m.stream));
     moit_mem_done(&m);

@@ -34,6 +34,8 @@ void exact(const problem *p, double *y, double *bound);
 
 /* Runs the row; on a GPU captured and replayed too.  False where the row does not take this problem (rows of the GPU only). */
 bool run_on(moi_ctx *ctx, const char *row, problem *p, void *y);
+/* The same of two problems in turn, twice, on one workspace. */
+bool run_two(moi_ctx *ctx, const char *row, problem p[2], void *const y[2]);
 /* Runs the row and holds every output to the exact one: within its bound, or the same NaN or Inf. */
 bool check_row(moi_ctx *ctx, const char *row, problem *p, const double *y, const double *bound);
 /* Row r of the cuda back end, NULL behind the last or where there is no device. */

@@ -229,6 +229,30 @@ static void test_apart(void **state)
         }
 }
 
+/* Layers whose runs follow each other may have one workspace: the bits of each alone. */
+static void check_two(const char *row, moi_format f, int64_t tokens, int64_t more_tokens)
+{
+    problem p[2] = { problem_make(f, (shape){ tokens, 256, 128, 9, 3 }, MOI_BF16, MOI_BF16),
+                     problem_make(f, (shape){ more_tokens, 128, 384, 5, 2 }, MOI_BF16, MOI_BF16) };
+    void *alone[2], *two[2];
+    for (int i = 0; i < 2; i++) alone[i] = moit_alloc(y_bytes(&p[i])), two[i] = moit_alloc(y_bytes(&p[i]));
+    if (run_two(contexts[1], row, p, two))
+        for (int i = 0; i < 2; i++) {
+            assert_true(run_on(contexts[1], row, &p[i], alone[i]));
+            assert_memory_equal(alone[i], two[i], (size_t)y_bytes(&p[i]));
+        }
+    for (int i = 0; i < 2; i++) moit_free(alone[i]), moit_free(two[i]), problem_free(&p[i]);
+}
+static void test_one_workspace(void **state)
+{
+    (void)state;
+    static const int64_t tokens[][2] = { { 2, 8 }, { 40, 3 }, { 1, 100 } };
+    for (int i = 0; i < 3; i++) {
+        for (int r = 0; moit_row("moe_decode", r); r++) check_two(moit_row("moe_decode", r), MOI_FORMAT_MXFP8, tokens[i][0], tokens[i][1]);
+        for (int r = 0; gpu_row("moe_decode", r); r++) check_two(gpu_row("moe_decode", r), MOI_FORMAT_MXFP8, tokens[i][0], tokens[i][1]);
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -292,7 +316,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
         cmocka_unit_test(test_special_weights), cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }

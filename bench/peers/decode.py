@@ -4,7 +4,7 @@
 
     MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/decode.py [OUT.csv]
 
-CUDA graphs of several layers, each with weights and routing of its own, so that nothing of a layer is left in L2.  Time: a graph's replay
+CUDA graphs of several layers, each with weights and routing of its own, so that nothing of a layer is left in L2, and one workspace.  Time: a graph's replay
 between two events, divided by the layers; median of 40 with p10 and p90.  Bytes: the chosen experts' three matrices with their scales, each
 expert once.  The plain read is stream.cu over as many bytes, in graphs of as many reads; the best of its launch shapes counts.
 DECODE_ROW names a row other than the default, DECODE_SHAPES a selection."""
@@ -127,6 +127,7 @@ def main():
             routers = [m.Route(CTX, r[0], top_k) for r in routes]
             plans = [m.Decode(CTX, MX, x, (r.ids, r.weights), w[0], w[1], hidden, width, experts, top_k, row=ROW) for x, r, w in zip(xs, routers, stack)]
             whole = [m.Decode(CTX, MX, x, r[0], w[0], w[1], hidden, width, experts, top_k, row=ROW) for x, r, w in zip(xs, routes, stack)]
+            m.share_workspace(plans + whole)
             for r in routers:
                 r()
             torch.cuda.synchronize()

@@ -51,6 +51,7 @@ def main():
             floor = read(size, layers)[0]
             for case, grouped_from in (("never", 0), ("always", 1), ("auto", -1)):
                 plans = [m.Decode(d.CTX, fmt, x, r[0], *w, hidden, width, experts, top_k, grouped_from=grouped_from) for x, r, w in zip(xs, routes, stack)]
+                m.share_workspace(plans)
                 plans[0]()
                 takes = 0 < plans[0].grouped_from <= batch
                 error, distance = d.errors(plans[0].y, want)

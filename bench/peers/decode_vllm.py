@@ -41,6 +41,7 @@ def ours(out, start, name, batch, xs, routes, stack, shape, read):
     distinct = sum(r[1].unique().numel() for r in routes) / layers
     size = int(distinct * 3 * hidden * width * 33 / 32)
     plans = [m.Decode(d.CTX, d.MX, x, r[0], w[0], w[1], hidden, width, experts, top_k, row=d.ROW) for x, r, w in zip(xs, routes, stack)]
+    m.share_workspace(plans)
     plans[0]()
     want = d.reference(xs[0], *routes[0][1:], *stack[0], hidden, width)
     error, distance = d.errors(plans[0].y, want)
@@ -57,6 +58,8 @@ def vllm(out, start, name, batch, xs, routes, stack, shape, read, kernel, row):
     distinct = sum(r[1].unique().numel() for r in routes) / layers
     size = int(distinct * 3 * hidden * width * (1 + 4 / 128 ** 2))
     peers = [vllm_moe.Layer(kernel, x, *r[1:], *w) for x, r, w in zip(xs, routes, stack)]
+    for p in peers:
+        p.share_room(peers[0])
     for p in peers:
         p()
     chosen = tune(peers)

@@ -247,6 +247,13 @@ class Plan:
         lib.moi_plan_free(self.plan)
 
 
+def share_workspace(plans):
+    """One workspace for layers that run one after another, as a model's do."""
+    most = max((p.workspace for p in plans), key=torch.Tensor.numel)
+    for p in plans:
+        p.workspace = most
+
+
 def Gemm(ctx, a, b, d, row=None, accumulate=False, a_order=K_MAJOR, b_order=K_MAJOR, mx=0, sm_limit=0, overlap=False):
     """D = A B^T; a and b as products.Matrix (fmt, operand(), rows, cols), d a tensor [m, n]."""
     desc = GemmDesc(size=c.sizeof(GemmDesc), row=row, a=a.fmt, b=b.fmt, a_order=a_order, b_order=b_order, out=F32 if d.dtype == torch.float32 else BF16,

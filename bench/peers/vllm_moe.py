@@ -145,6 +145,10 @@ class Layer:
         self.mid, self.rows, self.y = new(self.slots, 2 * self.width), new(self.slots, self.hidden), new(self.tokens, self.hidden)
         self.configs = CONFIGS[0], CONFIGS[0]
 
+    def share_room(self, other):
+        """What lies between the kernels in the room of a layer that runs before or behind."""
+        self.xq, self.uq, self.mid, self.rows = other.xq, other.uq, other.mid, other.rows
+
     def product(self, second, config):
         (a, sa), (b, sb), d = (self.uq, self.down, self.rows) if second else (self.xq, self.gate_up, self.mid)
         slots, owner, used = self.places

@@ -45,14 +45,27 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int share
 
 /* Up to 8 columns a job there is room for a block of pass 3 beside one of pass 2 and of the next layer's pass 1, which then starts early: a block's own
  * shared memory is enough; registers are bounded in the kernel.  With more columns registers leave no room, and pass 3 has more blocks.
- * What is likely to be read is asked for early where there is time for it.  Pass 2's blocks start in their order, as those of pass 1 end: the first one has so
- * many bytes of weights more than the mean, the last one so many less.  All measured: docs/notes/warp-decode.md. */
-enum { BLOCK_BYTES = 1 << 10, LEAD_BYTES = 280 << 10, SUM_BLOCKS = 4, LIKELY_BYTES = 192 << 10 };
+ * What is likely to be read is asked for early where there is time for it.  All measured: docs/notes/warp-decode.md. */
+enum { BLOCK_BYTES = 1 << 10, SUM_BLOCKS = 4, LIKELY_BYTES = 192 << 10 };
 
-static many_shares shares_of(int tiles, int blocks, int lead)
+static many_shares even_shares(int tiles, int blocks)
 {
-    return (many_shares){ .tiles = tiles, .inverse_tiles = (unsigned int)((1ull << 32) / (unsigned int)tiles + 1), .even = 1 / (float)blocks,
-                          .lead = (float)(lead * blocks) };
+    return (many_shares){ .tiles = tiles, .inverse_tiles = (unsigned int)((1ull << 32) / (unsigned int)tiles + 1), .even = 1 / (float)blocks };
+}
+
+/* Pass 2's blocks start in their order, as those of pass 1 end: the first one has so many bytes of weights and such a part of its share more than the mean, the
+ * last one so much less.  The first blocks are also on multiprocessors that get more of memory: they share a part of all alone, a tenth of theirs. */
+enum { LEAD_BYTES = 320 << 10 };
+#define LEAD_MORE (1 / 16.0f)
+#define LEAD_OF_TWO_GROUPS (3 / 13.0f) /* no bytes then */
+#define FASTER 0.1f
+
+static many_shares down_shares(const moe_decode_f16_sm90_args *down, int blocks, bool one_group)
+{
+    many_shares s = even_shares(down->tiles, blocks);
+    s.lead = one_group ? (float)(LEAD_BYTES / (down->lines * F16_LINE_BYTES) * blocks) : 0, s.more = one_group ? LEAD_MORE : LEAD_OF_TWO_GROUPS;
+    s.fast = FASTER / MANY_FAST;
+    return s;
 }
 
 bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
@@ -71,7 +84,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
             launch[pass].shared_bytes = fill(&args[pass], pass + 1, tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         }
         launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
-        args[0].shares = shares_of(args[0].tiles, sms, 0), args[0].down_shares = shares_of(args[1].tiles, sms, LEAD_BYTES / (args[1].lines * F16_LINE_BYTES));
+        args[0].shares = even_shares(args[0].tiles, sms), args[0].down_shares = down_shares(&args[1], sms, early);
         args[0].likely = early ? LIKELY_BYTES / (MANY_UP_WORKERS * args[0].slot_bytes) : 0;
         if (launch[0].shared_bytes && launch[1].shared_bytes) return true;
     }

@@ -67,8 +67,8 @@ MOII_FN int first_half(int jobs, const moe_decode_f16_sm90_args &a)
 MOII_FN void share_out(int *own, int jobs, many_shares s, const moe_decode_f16_sm90_args &a, int lane)
 {
     const int half = first_half(jobs, a) * s.tiles, all = lane & 2 ? jobs * s.tiles : half, block = (int)blockIdx.x + (lane & 1);
-    const float items = (float)(jobs * s.tiles), of = (float)block * s.even, lead = fminf(s.lead, MANY_UNEVEN * items) * of * (1 - of);
-    const float part = (float)all * of + (lane & 2 || half == jobs * s.tiles ? lead : lead * 0.5f);
+    const float items = (float)(jobs * s.tiles), of = (float)block * s.even, lead = fminf(s.lead + s.more * items, MANY_UNEVEN * items) * of * (1 - of);
+    const float part = (float)all * ((1 - s.fast) * of + s.fast * fminf(of * MANY_FAST, 1)) + (lane & 2 || half == jobs * s.tiles ? lead : lead * 0.5f);
     const int edge = block == (int)gridDim.x ? all : (int)part, near = __shfl_sync(0xFFFFFFFFu, edge, lane & 1);
     const int mine = lane & 2 ? half + edge - near : edge, other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
     const int first = lane & 1 ? other : mine, end = lane & 1 ? mine : other;

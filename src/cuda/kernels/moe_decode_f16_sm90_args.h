@@ -24,12 +24,15 @@ enum { MANY_SHARE_JOBS = 3, MANY_SHARE_FIRST = 10, MANY_SHARE_WORDS = 16 };
 /* Bytes of a line of 8 columns in shared memory: FP16, then factors; u's exponents are there first. */
 #define MANY_LINE(pass) (256 * F16_MOST_TOKENS + ((pass) == 1 ? 32 : 128))
 
-/* How blocks share items: part x of the blocks, the first ones, has items * x + min(lead, MANY_UNEVEN * items) * x * (1 - x) of them. */
+/* How blocks share items: part x of the blocks, the first ones, has items * ((1 - fast) * x + fast * min(x * MANY_FAST, 1)) + min(lead + more * items,
+ * MANY_UNEVEN * items) * x * (1 - x) of them. */
 #define MANY_UNEVEN 0.4f
+#define MANY_FAST 11.0f /* of so many blocks one is taken for being on a fast multiprocessor, of the first ones */
 typedef struct many_shares {
     int tiles;                  /* items of a job */
     unsigned int inverse_tiles; /* i / tiles is i * this >> 32 */
-    float even, lead;           /* 1 / blocks; all blocks together, were each as far ahead as the first one */
+    float even, lead, more;     /* 1 / blocks; all blocks together, were each as far ahead as the first one; for each item besides */
+    float fast;                 /* the part of all items that fast blocks share alone */
 } many_shares;
 
 typedef struct moe_decode_f16_sm90_args {
