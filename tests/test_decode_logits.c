@@ -184,6 +184,33 @@ static void test_close(void **state)
     }
 }
 
+/* P:decode.logits: the last expert that is chosen has a zero, as the first one, but of the other sign: -0 and 0, or what is nearly 0. */
+static void test_zeros(void **state)
+{
+    (void)state;
+    static const int64_t experts[] = { 128, 256, 96, 200 };
+    static const float first[] = { -0.0f, -1e-45f, -0x1p-145f, 0.0f }, last[] = { 0.0f, 0.0f, 1e-45f, -0.0f };
+    for (int i = 0; i < 16; i++) {
+        if (!picked(151 + i / 4)) continue; /* in one of the selections that run without a GPU */
+        shape s = { 8, 128, 128, experts[i % 4], 8 };
+        problem p = problem_make(MOI_FORMAT_MXFP8, s, MOI_BF16, MOI_F32);
+        int64_t per = (s.experts + 31) / 32, behind = (s.experts - 1) / per * per;
+        float *logits = exact_alloc(s.tokens * s.experts * 4);
+        for (int64_t t = 0; t < s.tokens; t++)
+            for (int64_t e = 0; e < s.experts; e++) {
+                const int pair = (int)(t + i / 4) % 4;
+                float *l = &logits[t * s.experts + e];
+                *l = e % 15 == 7 && e < 90 ? 1.0f + 0.01f * (float)e : -1.0f - 0.01f * (float)e; /* six are greater than 0 */
+                if (e == 0) *l = first[pair];
+                if (e == behind) *l = last[pair];
+            }
+        for (int r = 0; moit_row("moe_decode", r); r++) check_case(moit_row("moe_decode", r), moit_row("route", r % 2), &p, logits, true);
+        for (int r = 0; gpu_row("moe_decode", r); r++) check_case(gpu_row("moe_decode", r), gpu_row("route", 0), &p, logits, true);
+        free(logits);
+        problem_free(&p);
+    }
+}
+
 /* P:decode.logits: more than 8 tokens of MXFP8 weights, which warps route some at a time (route_groups.cuh): experts that fill its lanes and that do not,
  * all numbers of slots, launches that are whole and not, logits of all kinds. */
 static void test_many_tokens(void **state)
@@ -283,7 +310,7 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sweep), cmocka_unit_test(test_close), cmocka_unit_test(test_many_tokens),
+        cmocka_unit_test(test_sweep), cmocka_unit_test(test_close), cmocka_unit_test(test_zeros), cmocka_unit_test(test_many_tokens),
         cmocka_unit_test(test_long_rows), cmocka_unit_test(test_odd_shapes), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,7 +60,8 @@ MOII_FN void route_put(int *to, int v)
 
 /* Logits go in fours.  The best slots are in as many fours as there are slots, those with the greatest maxima: each maximum counts the greater ones, then each
  * logit of these fours the greater ones there, which is its slot; none waits for the one before.  A maximum's last bits give way to its number, lest two be
- * equal; false: that has hidden a better one, or logits that matter are neither equal nor apart, or not finite. */
+ * equal, and one of them is set, for zeros of both signs are; false: that has hidden a better one, or logits that matter are neither equal nor apart, or not
+ * finite. */
 MOII_FN bool route_by_logits(const route_logits &r, route_shape s, int *ids, float *scratch, int held, int per, int lane)
 {
     const int fours = held / 4, slots = 4 * s.top_k;
@@ -73,9 +74,9 @@ MOII_FN bool route_by_logits(const route_logits &r, route_shape s, int *ids, flo
 #pragma unroll
     for (int g = 0; g < fours; g++) {
         const float *l = v + 4 * g;
-        const unsigned int last = 32u * (unsigned int)fours - 1u, number = (unsigned int)(lane * fours + g);
+        const unsigned int all = 32u * (unsigned int)fours, number = (unsigned int)(lane * fours + g);
         const unsigned int top = moii_bits_of(fmaxf(fmaxf(fmaxf(l[0], l[1]), fmaxf(l[2], l[3])), -ROUTE_LARGEST));
-        own[g] = moii_float_of((top & ~last) | (top >> 31 ? number : last - number));
+        own[g] = moii_float_of((top & ~(2u * all - 1u)) | all | (top >> 31 ? number : all - 1u - number));
         scratch[number] = own[g];
     }
     best[lane] = moii_float_of(0x7FFFFFFFu), rows[lane] = rows[lane + 32] = moii_float_of(0xFF800000u);
