@@ -158,6 +158,27 @@ static void test_special_weights(void **state)
         }
 }
 
+/* The same of 8-bit weights in shapes of whole lines, with few tokens and many, where rows of the GPU multiply codes before they are scaled.  An Inf scale
+ * would be Inf there, where sums of dequantised weights have both signs. */
+static void test_special_lines(void **state)
+{
+    (void)state;
+    const moi_format formats[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_BLK128_WEIGHT };
+    static const unsigned char e8m0[] = { 255, 139, 0 };
+    static const float f32[] = { NAN, 0x1p12f, 0.0f };
+    for (int i = 0; i < 2 * 2 * 2 * 4; i++) {
+        const int kind = i % 4, many = i / 4 % 2, which = i / 8 % 2;
+        const moi_format *q = &formats[i / 16];
+        problem p = problem_make(*q, (shape){ many ? 9 : 2, 256, 128, 2, 1 }, MOI_BF16, MOI_F32);
+        p.ids[0] = 1; /* expert 1: of up 130 rows down, or of the last outputs, in the last block */
+        if (kind == 3) ((unsigned char *)p.codes[which])[which ? (256 + 200) * 128 + 127 : (256 + 130) * 256 + 255] = 0x7F;
+        else if (q->recipe == MOI_RECIPE_MX32) ((unsigned char *)p.scales[which])[which ? (256 + 200) * 4 + 3 : (256 + 130) * 8 + 7] = e8m0[kind];
+        else ((float *)p.scales[which])[which ? 2 + 1 : 4 + 3] = f32[kind];
+        check(&p);
+        problem_free(&p);
+    }
+}
+
 /* x so large that sums of codes leave FP32 although the dequantised products do not. */
 static void test_large_x(void **state)
 {
@@ -248,8 +269,9 @@ static void test_one_workspace(void **state)
     (void)state;
     static const int64_t tokens[][2] = { { 2, 8 }, { 40, 3 }, { 1, 100 } };
     for (int i = 0; i < 3; i++) {
-        for (int r = 0; moit_row("moe_decode", r); r++) check_two(moit_row("moe_decode", r), MOI_FORMAT_MXFP8, tokens[i][0], tokens[i][1]);
-        for (int r = 0; gpu_row("moe_decode", r); r++) check_two(gpu_row("moe_decode", r), MOI_FORMAT_MXFP8, tokens[i][0], tokens[i][1]);
+        moi_format f = i == 1 ? MOI_FORMAT_BLK128_WEIGHT : MOI_FORMAT_MXFP8;
+        for (int r = 0; moit_row("moe_decode", r); r++) check_two(moit_row("moe_decode", r), f, tokens[i][0], tokens[i][1]);
+        for (int r = 0; gpu_row("moe_decode", r); r++) check_two(gpu_row("moe_decode", r), f, tokens[i][0], tokens[i][1]);
     }
 }
 
@@ -315,8 +337,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
-        cmocka_unit_test(test_special_weights), cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart),
-        cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_special_weights), cmocka_unit_test(test_special_lines), cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x),
+        cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }

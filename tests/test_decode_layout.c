@@ -9,6 +9,7 @@
 enum { SMS = 132, SHARED = 232448, TOGETHER = 228 << 10 };
 
 static const int lengths[] = { 128, 256, 384, 512, 640, 768, 1536, 2048, 4096, 7168 };
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
 typedef struct place { int at, bytes, align; } place;
 
@@ -88,7 +89,6 @@ static void check(int hidden, int width, int experts, int top_k, int tokens)
 static void check_all(void (*one)(int hidden, int width, int experts, int top_k, int tokens), int least, int most)
 {
     static const int experts[] = { 1, 8, 128, MOII_DECODE_F16_EXPERTS }, top_ks[] = { 1, 3, 8, MOII_DECODE_F16_TOP_K };
-    enum { LENGTHS = sizeof lengths / sizeof *lengths };
     for (int i = 0; i < LENGTHS * LENGTHS; i++)
         for (int e = 0; e < 4; e++)
             for (int k = 0; k < 4; k++)
@@ -120,6 +120,23 @@ static void test_together(void **state)
             assert_int_equal(args[0].late_turns, i == 2 ? 0 : shape[0] == 4096 ? 4 : tokens == 4 ? 7 : 8);
             assert_int_equal(args[0].known_jobs, shape[0] == 2048 ? 8 : 0); /* x of the larger is not all there before weights */
         }
+}
+
+/* An expert's scales are as many bytes as its format has. */
+static void test_scales(void **state)
+{
+    (void)state;
+    const moi_format formats[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_BLK128_WEIGHT };
+    for (int i = 0; i < LENGTHS * LENGTHS * 2; i++) {
+        const moi_moe_decode_desc d = { .max_tokens = 8, .hidden = lengths[i / 2 % LENGTHS], .width = lengths[i / 2 / LENGTHS], .experts = 8, .top_k = 2,
+                                        .weights = formats[i % 2] };
+        _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
+        moii_gpu_launch launch[2];
+        moii_decode_cut(&d, 8, SMS, args, launch);
+        assert_int_equal(args[0].expert_scale_bytes, moi_scale_bytes(&d.weights, 2 * d.width, d.hidden, 0));
+        assert_int_equal(args[1].expert_scale_bytes, moi_scale_bytes(&d.weights, d.hidden, d.width, 0));
+        for (int pass = 0; pass < 2; pass++) assert_int_equal(args[pass].scale_row, moi_scale_bytes(&d.weights, 1, pass ? d.width : d.hidden, 0));
+    }
 }
 
 /* ---- more tokens, or of larger layers ---- */
@@ -230,8 +247,8 @@ static void test_crossing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_many), cmocka_unit_test(test_rooms),
-        cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_scales), cmocka_unit_test(test_many),
+        cmocka_unit_test(test_rooms), cmocka_unit_test(test_crossing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,7 +217,7 @@ static void test_zeros(void **state)
     }
 }
 
-/* P:decode.logits: more than 8 tokens of MXFP8 weights, which warps route some at a time (route_groups.cuh): experts that fill its lanes and that do not,
+/* P:decode.logits: more than 8 tokens of 8-bit weights, which warps route some at a time (route_groups.cuh): experts that fill its lanes and that do not,
  * all numbers of slots, launches that are whole and not, logits of all kinds. */
 static void test_many_tokens(void **state)
 {
@@ -231,7 +231,8 @@ static void test_many_tokens(void **state)
         shape s = { tokens[i % 12], 128, 128, experts[i % 13], 0 };
         int64_t most = i % 4 == 3 ? 16 : 8;
         s.top_k = 1 + moit_below(&rng, s.experts < most ? s.experts : most);
-        problem p = problem_make(MOI_FORMAT_MXFP8, s, MOI_BF16, i % 2 ? MOI_BF16 : MOI_F32);
+        moi_format f = i % 5 == 4 ? MOI_FORMAT_BLK128_WEIGHT : MOI_FORMAT_MXFP8;
+        problem p = problem_make(f, s, MOI_BF16, i % 2 ? MOI_BF16 : MOI_F32);
         float *logits = make_logits(&rng, &p, (kind)(i % KINDS));
         assert_true(check_case("moe_decode_f16_sm90", gpu_row("route", 0), &p, logits, i % 3 > 0));
         free(logits);

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* From PLAIN on: weights and shapes that the rows for MXFP8 weights alone take, or nearly. */
-enum { PLAIN = 600, CASES = 720 };
+/* From PLAIN on: weights and shapes that the rows for 8-bit weights alone take, or nearly: MXFP8, from SQUARES on 128x128. */
+enum { PLAIN = 600, SQUARES = 720, CASES = 840 };
 
 static moi_format format_of(int64_t i)
 {
@@ -45,8 +45,8 @@ static problem case_of(moit_rng *rng, int i)
     if (i % 10 == 9) s.experts = 40 + moit_below(rng, 300), s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32, s.top_k = 1 + moit_below(rng, 16);
     moi_format f = format_of(moit_below(rng, 6));
     if (i >= PLAIN) {
-        f = MOI_FORMAT_MXFP8;
-        if (i % 4 == 1) f.elem = MOI_E5M2;
+        f = i < SQUARES ? MOI_FORMAT_MXFP8 : MOI_FORMAT_BLK128_WEIGHT;
+        if (i < SQUARES && i % 4 == 1) f.elem = MOI_E5M2;
         s.h = 128 * (1 + moit_below(rng, 4)), s.f = (i % 3 ? 128 : 64) * (1 + moit_below(rng, 4));
         /* 4096: more tiles of 16 outputs than multiprocessors, which a block goes through together */
         if (i % 5 == 0) s.h = i % 10 == 0 ? 1280 : i % 20 == 5 ? 2048 : 4096, s.f = 128 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 4;

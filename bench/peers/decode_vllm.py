@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One MoE decode layer: ours with MXFP8 weights from router logits, vLLM's Triton kernels with block-FP8 weights from ids, in one process.
+"""One MoE decode layer: ours with MXFP8 and with block-FP8 weights from router logits, vLLM's Triton kernels with block-FP8 weights from ids, in one process.
 
     MOIETY_LIB=build/gpu/libmoiety.so MOI_PEER_VLLM=FOLDER python3 bench/peers/decode_vllm.py [OUT.csv]
 
@@ -18,6 +18,7 @@ import vllm_moe
 
 SHAPES = ("qwen3-30b-a3b", "qwen3-235b-a22b")
 BLOCKS = m.Format(m.RECIPE_BLK128, m.E4M3, m.SQUARE)
+SCALE_PART = {"mxfp8": 1 / 32, "block-fp8": 4 / 128 ** 2}  # bytes of scales for each of codes
 
 
 def weights_of(experts, rows, cols, generator):
@@ -36,11 +37,11 @@ def tune(layers):
     return "/".join(f"n{c['BLOCK_SIZE_N']}w{c['num_warps']}s{c['num_stages']}" for c in best)
 
 
-def ours(out, start, name, batch, xs, routes, stack, shape, read):
+def ours(out, start, name, batch, xs, routes, stack, shape, read, fmt, weights):
     hidden, width, experts, top_k, layers = shape
     distinct = sum(r[1].unique().numel() for r in routes) / layers
-    size = int(distinct * 3 * hidden * width * 33 / 32)
-    plans = [m.Decode(d.CTX, d.MX, x, r[0], w[0], w[1], hidden, width, experts, top_k, row=d.ROW) for x, r, w in zip(xs, routes, stack)]
+    size = int(distinct * 3 * hidden * width * (1 + SCALE_PART[weights]))
+    plans = [m.Decode(d.CTX, fmt, x, r[0], w[0], w[1], hidden, width, experts, top_k, row=d.ROW) for x, r, w in zip(xs, routes, stack)]
     m.share_workspace(plans)
     plans[0]()
     want = d.reference(xs[0], *routes[0][1:], *stack[0], hidden, width)
@@ -48,7 +49,7 @@ def ours(out, start, name, batch, xs, routes, stack, shape, read):
     assert error < 1e-2, f"ours is off by {error}"
     rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want)
     us = d.graph_time(plans)
-    d.report(out, start, plans[0].row, name, "mxfp8 from logits", batch, distinct, size, us, read(size, layers)[0], error, rounded, distance)
+    d.report(out, start, plans[0].row, name, f"{weights} from logits", batch, distinct, size, us, read(size, layers)[0], error, rounded, distance)
     for p in plans:
         p.free()
 
@@ -56,7 +57,7 @@ def ours(out, start, name, batch, xs, routes, stack, shape, read):
 def vllm(out, start, name, batch, xs, routes, stack, shape, read, kernel, row):
     hidden, width, experts, top_k, layers = shape
     distinct = sum(r[1].unique().numel() for r in routes) / layers
-    size = int(distinct * 3 * hidden * width * (1 + 4 / 128 ** 2))
+    size = int(distinct * 3 * hidden * width * (1 + SCALE_PART["block-fp8"]))
     peers = [vllm_moe.Layer(kernel, x, *r[1:], *w) for x, r, w in zip(xs, routes, stack)]
     for p in peers:
         p.share_room(peers[0])
@@ -86,7 +87,8 @@ def main():
         for batch in d.BATCHES[name]:
             routes = [d.route(batch, experts, top_k, generator) for _ in range(layers)]
             xs = [torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16, generator=generator) for _ in range(layers)]
-            ours(out, start, name, batch, xs, routes, mine, shape, read)
+            ours(out, start, name, batch, xs, routes, mine, shape, read, d.MX, "mxfp8")
+            ours(out, start, name, batch, xs, routes, theirs, shape, read, BLOCKS, "block-fp8")
             vllm(out, start, name, batch, xs, routes, theirs, shape, read, kernel, os.path.basename(os.path.normpath(folder)))
         del both, mine, theirs
         torch.cuda.empty_cache()

@@ -57,7 +57,8 @@ static void cut_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass
     *a = (moe_decode_f16_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .width = (int)d->width, .hidden = (int)d->hidden,
                                      .scale_row = (int)k / 32, .lines = (int)k / F16_LINE, .columns = tokens, .renormalize = d->renormalize,
                                      .policy = policy_of(pass, tokens), .out_f32 = d->out == MOI_F32 };
-    a->expert_scale_bytes = (unsigned int)((pass == 1 ? 2 * d->width : d->hidden) * k / 32);
+    int64_t rows = pass == 1 ? 2 * d->width : d->hidden;
+    a->expert_scale_bytes = (unsigned int)((d->weights.block == MOI_BLOCK_SQUARE ? rows / 128 : rows) * k / 32);
     a->inverse_top_k = 65536u / (unsigned int)d->top_k + 1;
     a->tiles = pass == 1 ? (int)d->width / (F16_ROWS / 2) : (int)d->hidden / F16_ROWS;
     a->parts = (int)moii_max(moii_ceil_div(a->lines, pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), moii_min(a->lines, 2));

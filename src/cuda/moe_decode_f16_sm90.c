@@ -13,27 +13,36 @@
 #include "gpu.h"
 #include "route_plain.h"
 
-static void defines_for(int pass, bool e5m2, int held, int lines, char defines[MOII_DEFINES])
-{
-    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 E5M2=%d HELD=%d", e5m2, held);
-    else snprintf(defines, MOII_DEFINES, "PASS=2 E5M2=%d LINES=%d", e5m2, lines);
-}
-static void variant(int i, char defines[MOII_DEFINES]) { defines_for(i < 4 ? 1 : 2, i % 2, i / 2 ? 8 : 4, 2 + i / 2 % 2, defines); }
+enum { WEIGHTS = 3, HELD = 3, GROUPS = 2 };
+static int weights_of(const moi_format *f) { return f->recipe == MOI_RECIPE_BLK128 ? F16_SQUARES : f->elem == MOI_E5M2 ? F16_MX_E5M2 : F16_MX_E4M3; }
 
-static void many_defines_for(int pass, bool e5m2, int held, int groups, char defines[MOII_DEFINES])
+static void defines_for(int pass, int weights, int held, int lines, char defines[MOII_DEFINES])
 {
-    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 E5M2=%d HELD=%d GROUPS=%d", e5m2, held, groups);
-    else if (pass == 2) snprintf(defines, MOII_DEFINES, "PASS=2 E5M2=%d GROUPS=%d", e5m2, groups);
+    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 WEIGHTS=%d HELD=%d", weights, held);
+    else snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d LINES=%d", weights, lines);
+}
+static void variant(int i, char defines[MOII_DEFINES])
+{
+    int side = i / WEIGHTS;
+    defines_for(side / 2 + 1, i % WEIGHTS, side % 2 ? 8 : 4, side % 2 ? 3 : 2, defines);
+}
+
+static void many_defines_for(int pass, int weights, int held, int groups, char defines[MOII_DEFINES])
+{
+    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 WEIGHTS=%d HELD=%d GROUPS=%d", weights, held, groups);
+    else if (pass == 2) snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d GROUPS=%d", weights, groups);
     else snprintf(defines, MOII_DEFINES, "PASS=3");
 }
 static void many_variant(int i, char defines[MOII_DEFINES])
 {
-    static const int held[] = { 4, 8, 0 };
-    many_defines_for(i < 12 ? 1 : i < 16 ? 2 : 3, i % 2, held[i / 4 % 3], i / 2 % 2 + 1, defines);
+    static const int held[HELD] = { 4, 8, 0 };
+    int side = i / WEIGHTS / GROUPS;
+    many_defines_for(side < HELD ? 1 : side == HELD ? 2 : 3, i % WEIGHTS, held[side % HELD], i / WEIGHTS % GROUPS + 1, defines);
 }
 
-static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = 8, .variant = variant };
-static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = 17, .variant = many_variant };
+static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = 4 * WEIGHTS, .variant = variant };
+static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = (HELD + 1) * GROUPS * WEIGHTS + 1,
+                                         .variant = many_variant };
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
@@ -41,8 +50,10 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     const moi_format *f = &d->weights;
     *why = "x must be BF16";
     if (d->x != MOI_BF16) return false;
-    *why = "weights must be MXFP8 (E4M3, E5M2) with row-major scales";
-    if (f->recipe != MOI_RECIPE_MX32 || (f->elem != MOI_E4M3 && f->elem != MOI_E5M2) || f->layout != MOI_LAYOUT_ROW) return false;
+    *why = "weights must be MXFP8 (E4M3, E5M2) or E4M3 in squares of 128, with row-major scales";
+    bool mx = f->recipe == MOI_RECIPE_MX32 && (f->elem == MOI_E4M3 || f->elem == MOI_E5M2);
+    bool squares = f->recipe == MOI_RECIPE_BLK128 && f->block == MOI_BLOCK_SQUARE && f->elem == MOI_E4M3;
+    if ((!mx && !squares) || f->layout != MOI_LAYOUT_ROW) return false;
     *why = "hidden and width must be multiples of 128, at most 7168";
     if (d->hidden % F16_LINE || d->width % F16_LINE || !d->hidden || !d->width || d->hidden > MOII_DECODE_F16_K || d->width > MOII_DECODE_F16_K) return false;
     *why = "top_k must be at most 16 and experts at most 2048";
@@ -97,8 +108,8 @@ static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu
     l->passes = many ? 3 : 2;
     for (int pass = 0; pass < l->passes; pass++) {
         char defines[MOII_DEFINES];
-        if (many) many_defines_for(pass + 1, d->weights.elem == MOI_E5M2, moii_decode_many_held(d->experts, d->top_k), groups, defines);
-        else defines_for(pass + 1, d->weights.elem == MOI_E5M2, moii_decode_held(d->experts), moii_decode_f16_lines(&l->args[1]), defines);
+        if (many) many_defines_for(pass + 1, weights_of(&d->weights), moii_decode_many_held(d->experts, d->top_k), groups, defines);
+        else defines_for(pass + 1, weights_of(&d->weights), moii_decode_held(d->experts), moii_decode_f16_lines(&l->args[1]), defines);
         l->kernel[pass] = needs(s, many ? &many_kernel : &kernel, defines, l->launch[pass].shared_bytes);
     }
     s->sizes++;
@@ -195,6 +206,6 @@ static const moii_kernel *const kernels[] = { &kernel, &many_kernel, &moii_route
 
 const moii_impl moii_impl_moe_decode_f16_sm90 = {
     .name = "moe_decode_f16_sm90", .op = MOII_OP_MOE_DECODE, .backend = MOI_BACKEND_CUDA,
-    .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32),
+    .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32) | MOII_RECIPE_BIT(MOI_RECIPE_BLK128),
     .takes_logits = true, .supports = supports, .plan = plan_it, .run = run, .grouped_from = grouped_from, .kernels = kernels,
 };

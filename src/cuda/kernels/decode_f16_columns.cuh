@@ -4,19 +4,19 @@
  * A lane (g = lane / 4, c = lane % 4) has column g at k = 32 b + 8 c .. + 7 for b = 0 .. 3, as mma.m16n8k16 wants them.  Each column's line is
  * multiplied by a power of two that takes its largest finite magnitude into 2^14 .. 2^15, so that FP16 holds BF16's values down to 2^-32 of it
  * exactly and smaller ones within 2^-40 of it.  An exponent here is that of the largest as a float has it, at least LEAST_EXPONENT; the line's sums
- * are then 2^(141 - exponent) too large, and twice that since scales are taken twice as large (decode_f16_multiply.cuh). */
+ * are then 2^(141 - exponent) too large, and twice that where scales are taken twice as large (decode_f16_multiply.cuh). */
 #ifndef MOII_DECODE_F16_COLUMNS_CUH
 #define MOII_DECODE_F16_COLUMNS_CUH
 
 #include "num.h"
 
-enum { LEAST_EXPONENT = 16 };
+enum { LEAST_EXPONENT = 16, SCALES_TWICE = WEIGHTS != F16_SQUARES };
 
 /* Against a line's weights; the factors of the sums of columns 2c and 2c + 1. */
 typedef struct line_columns { uint4 v[4]; float even, odd; } line_columns;
 
 MOII_FN float f16_scale(unsigned int exponent) { return moii_float_of((268u - exponent) << 23); }  /* 2^(141 - exponent) */
-MOII_FN float sum_factor(unsigned int exponent) { return moii_float_of((exponent - 15u) << 23); } /* 2^(exponent - 142) */
+MOII_FN float sum_factor(unsigned int exponent) { return moii_float_of((exponent - 14u - SCALES_TWICE) << 23); } /* 2^(exponent - 141), or half of it */
 
 MOII_FN void set_factors(line_columns &to, unsigned int exponent, int lane)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_f16_multiply.cuh: a line of an item, 16 rows of 128 codes, times columns of FP16.
  *
- * E4M3 and E5M2 become FP16 exactly, two codes by one instruction.  Each block of 32 is a sum of its own (FP32, two mma.m16n8k16), multiplied
- * first by the column's power of two, then by the row's scale, so that nothing leaves FP32 on the way.
- *   scale   the float with the scale's bits as exponent and a full mantissa: 2^(e - 126), 2^-24 of it less; e = 0 gives 2^-126 and
+ * E4M3 and E5M2 become FP16 exactly, two codes by one instruction.  What has one scale, a block of 32 or a whole line, is a sum of its own (FP32, by
+ * mma.m16n8k16), multiplied first by the column's power of two, then by the scale, so that nothing leaves FP32 on the way.
+ *   scale   of 32: the float with the scale's bits as exponent and a full mantissa: 2^(e - 126), 2^-24 of it less; e = 0 gives 2^-126 and
  *           e = 255 NaN, as they should
  *   rows    row i of the tensor core's product is row 2i (i < 4) or 2i - 7 (i < 8) of the item's eight: so a half warp's reads of
  *           8 bytes from rows that lie as TMA's 128-byte swizzle puts them touch every bank once
@@ -12,7 +12,7 @@
 #define MOII_DECODE_F16_MULTIPLY_CUH
 
 #include "decode_f16_columns.cuh"
-#define FOUR_E5M2 E5M2
+#define FOUR_E5M2 (WEIGHTS == F16_MX_E5M2)
 #include "four_f16.cuh"
 
 typedef struct tile_sum { float v[4]; } tile_sum; /* row g: columns 2c, 2c + 1; row g + 8: the same */
@@ -62,31 +62,50 @@ MOII_FN uint4 block_of(const column_source &c, int b) { return c.line.v[b]; }
 MOII_FN float2 factors_of(const column_source &c) { return make_float2(c.line.even, c.line.odd); }
 #endif
 
-/* sum += the line, for n times 8 columns, 1 or 2, a constant.  at: this lane's place in it; scales: of its rows, a word each. */
-MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, unsigned int scale0, unsigned int scale1, const column_source *columns)
+/* sum += d times a scale of row g, and of row g + 8, and the factors of columns. */
+MOII_FN void add_scaled(tile_sum &sum, const float d[4], float s0, float s1, float2 f)
+{
+    sum.v[0] = __fmaf_rn(s0, d[0] * f.x, sum.v[0]), sum.v[1] = __fmaf_rn(s0, d[1] * f.y, sum.v[1]);
+    sum.v[2] = __fmaf_rn(s1, d[2] * f.x, sum.v[2]), sum.v[3] = __fmaf_rn(s1, d[3] * f.y, sum.v[3]);
+}
+
+/* sum += the line, for n times 8 columns, 1 or 2, a constant.  at: this lane's place in it; scales: of row g and of row g + 8, a word each: four of E8M0, or
+ * a float. */
+MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2 scales, const column_source *columns)
 {
     float2 f[2];
+#if WEIGHTS == F16_SQUARES
+    tile_sum whole[2][2] = {}; /* blocks in turn: half as many wait for each other */
+#endif
 #pragma unroll
     for (int i = 0; i < n; i++) f[i] = factors_of(columns[i]);
 #pragma unroll
     for (int b = 0; b < 4; b++) {
         const uint2 top = shared_codes(at ^ 32u * b), bottom = shared_codes((at ^ 32u * b) + 1024);
         const uint2 t0 = four_f16(top.x), t1 = four_f16(top.y), b0 = four_f16(bottom.x), b1 = four_f16(bottom.y);
-        const float s0 = scale_of(scale0, b), s1 = scale_of(scale1, b);
 #pragma unroll
         for (int i = 0; i < n; i++) {
             const uint4 x = block_of(columns[i], b);
+#if WEIGHTS == F16_SQUARES
+            mma(whole[i][b % 2], t0, b0, x.x, x.y);
+            mma(whole[i][b % 2], t1, b1, x.z, x.w);
+#else
             tile_sum d = { { 0, 0, 0, 0 } };
             mma(d, t0, b0, x.x, x.y);
             mma(d, t1, b1, x.z, x.w);
-            sum[i].v[0] = __fmaf_rn(s0, d.v[0] * f[i].x, sum[i].v[0]), sum[i].v[1] = __fmaf_rn(s0, d.v[1] * f[i].y, sum[i].v[1]);
-            sum[i].v[2] = __fmaf_rn(s1, d.v[2] * f[i].x, sum[i].v[2]), sum[i].v[3] = __fmaf_rn(s1, d.v[3] * f[i].y, sum[i].v[3]);
+            add_scaled(sum[i], d.v, scale_of(scales.x, b), scale_of(scales.y, b), f[i]);
+#endif
         }
     }
+#if WEIGHTS == F16_SQUARES
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) whole[i][0].v[j] += whole[i][1].v[j];
+        add_scaled(sum[i], whole[i][0].v, moii_float_of(scales.x), moii_float_of(scales.y), f[i]);
+    }
+#endif
 }
-MOII_FN void add_line(tile_sum &sum, unsigned int at, unsigned int scale0, unsigned int scale1, const column_source &columns)
-{
-    add_lines(1, &sum, at, scale0, scale1, &columns);
-}
+MOII_FN void add_line(tile_sum &sum, unsigned int at, uint2 scales, const column_source &columns) { add_lines(1, &sum, at, scales, &columns); }
 
 #endif

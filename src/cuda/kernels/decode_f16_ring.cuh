@@ -57,19 +57,34 @@ MOII_FN unsigned int slot_at(const worker &w, const moe_decode_f16_sm90_args &a,
     return w.shared + (unsigned int)((w.warp * a.ring + slot) * a.slot_bytes);
 }
 
-/* A slot's scales lie beside it, a word for each line and row, and come with it: behind each lane's own copies and arrival at its barrier.  A lane brings
- * those of row lane % 16, of every second line. */
+/* A slot's scales lie beside it, a word for each line and row, or for each line and half of the rows, and come with it: behind each lane's own copies and
+ * arrival at its barrier.  A lane brings those of row lane % 16, of every second line, or one of half lane % 2. */
 enum { SCALE_BYTES = F16_ROWS * SLOT_LINES * 4 };
 
 MOII_FN void find_places(worker &w, const moe_decode_f16_sm90_args &a)
 {
-    const unsigned int bottom = (unsigned int)((PASS == 1 ? a.width : 8) * a.scale_row); /* from an item's first row to its ninth */
-    const unsigned int first = (unsigned int)(w.warp * a.ring), row = (unsigned int)w.lane % F16_ROWS, scales = w.shared + a.at_scales + first * SCALE_BYTES;
+    const unsigned int first = (unsigned int)(w.warp * a.ring), scales = w.shared + a.at_scales + first * SCALE_BYTES;
     w.own.barrier = as_it_is(barrier_at(w, a, (int)first));
     w.own.codes = as_it_is(w.shared + first * a.slot_bytes + lane_place(w.lane));
-    w.own.scales = as_it_is(scales + row_at(w.lane / 4) * 4);
     w.own.words = as_it_is(scales + w.lane * 4);
+#if WEIGHTS == F16_SQUARES
+    const unsigned int bottom = (unsigned int)((PASS == 1 ? a.width / 128 : 0) * a.scale_row); /* from an item's first row to its ninth */
+    w.own.scales = as_it_is(scales);
+    w.own.from = as_it_is((w.lane % 2 ? bottom : 0u) + w.lane / 2 * 4);
+#else
+    const unsigned int bottom = (unsigned int)((PASS == 1 ? a.width : 8) * a.scale_row), row = (unsigned int)w.lane % F16_ROWS;
+    w.own.scales = as_it_is(scales + row_at(w.lane / 4) * 4);
     w.own.from = as_it_is((row < 8 ? 0u : bottom) + row % 8 * a.scale_row + w.lane / F16_ROWS * 4);
+#endif
+}
+/* Of row g and of row g + 8 of a slot's line; at: the slot's, for this lane. */
+MOII_FN uint2 line_scales(unsigned int at, int line)
+{
+#if WEIGHTS == F16_SQUARES
+    return shared_codes(at + 8 * line);
+#else
+    return make_uint2(shared_word(at + 4 * F16_ROWS * line), shared_word(at + 4 * F16_ROWS * line + 32));
+#endif
 }
 
 /* All lanes.  from: of the item's first row. */
@@ -77,15 +92,20 @@ MOII_FN void send_for_scales(const worker &w, const moe_decode_f16_sm90_args &a,
 {
     const int first = part * a.slot_lines, lines = min(a.slot_lines, a.lines - first);
     from += w.own.from + (unsigned int)first * 4;
+#if WEIGHTS == F16_SQUARES
+    word_load_if(w.lane < 2 * lines, w.own.words + (unsigned int)(slot * SCALE_BYTES), from);
+#else
 #pragma unroll
     for (int i = 0; i < SLOT_LINES; i += 2)
         word_load_if(i + w.lane / F16_ROWS < lines, w.own.words + (unsigned int)(slot * SCALE_BYTES + i * F16_ROWS * 4), from + 4 * i);
+#endif
     barrier_arrive_behind_words(filled(w, slot));
 }
 /* Of an item's row, in either of an expert's matrices. */
 MOII_FN const unsigned char *scales_from(const moe_decode_f16_sm90_args &a, int expert, int row)
 {
-    return a.scale + ((unsigned long long)(unsigned int)expert * a.expert_scale_bytes + (unsigned int)(row * a.scale_row));
+    const int scale_row = WEIGHTS == F16_SQUARES ? row / 128 : row;
+    return a.scale + ((unsigned long long)(unsigned int)expert * a.expert_scale_bytes + (unsigned int)(scale_row * a.scale_row));
 }
 
 #if MANY

@@ -12,12 +12,12 @@ MOII_FN void add_slot(tile_sum sum[GROUPS], int slot, int part, bool few, const 
         const int line = part * a.slot_lines + i;
         if (i >= a.slot_lines || line >= a.lines) continue;
         const unsigned int at = from + i * F16_LINE_BYTES;
-        const unsigned int scale0 = shared_word(scales + 4 * F16_ROWS * i), scale1 = shared_word(scales + 4 * F16_ROWS * i + 32);
+        const uint2 of_rows = line_scales(scales, i);
         column_source columns[GROUPS];
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) columns[g] = held_at(held, w, a, line, g);
-        if (few) add_lines(1, sum, at, scale0, scale1, columns);
-        else add_lines(GROUPS, sum, at, scale0, scale1, columns);
+        if (few) add_lines(1, sum, at, of_rows, columns);
+        else add_lines(GROUPS, sum, at, of_rows, columns);
     }
 }
 

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * moe_decode_f16_sm90_args.h: one pass of a small-batch MoE layer with MXFP8 weights, as the launcher fills it and the kernel reads it. */
+ * moe_decode_f16_sm90_args.h: one pass of a small-batch MoE layer with 8-bit weights, as the launcher fills it and the kernel reads it. */
 #ifndef MOII_MOE_DECODE_F16_SM90_ARGS_H
 #define MOII_MOE_DECODE_F16_SM90_ARGS_H
 
 #include "evict.h"
 #include "product_sm90_args.h"
+
+/* Weights: E4M3 or E5M2 with 1x32 scales of E8M0, and E4M3 with 128x128 scales of FP32. */
+#define F16_MX_E4M3 0
+#define F16_MX_E5M2 1
+#define F16_SQUARES 2
 
 /* Warps: workers multiply; in pass 1 in teams that share an item, which another warp, one for each team, finishes; one more finds weights of a token. */
 enum { F16_UP_WORKERS = 8, F16_TEAM = 4, F16_TEAMS = F16_UP_WORKERS / F16_TEAM, F16_UP_WARPS = F16_UP_WORKERS + F16_TEAMS + 1, F16_DOWN_WARPS = 8 };
@@ -62,7 +67,7 @@ typedef struct moe_decode_f16_sm90_args {
     int step_job, step_rest;    /* up to 8 tokens: from a team's item to its next: jobs, and tiles of a job; pass 2: from a worker's unit: jobs, and parts */
     int block_tiles;            /* pass 2, up to 8 tokens: tiles of a block */
     int step_number;            /* pass 2, up to 8 tokens: tiles of a block from a worker's unit to its next */
-    int scale_row;              /* bytes of scales of a row */
+    int scale_row;              /* bytes of scales of a row, or of 128 rows: as many */
     unsigned int inverse_top_k; /* i / top_k is i * this >> 16 */
     int most_jobs;
     int first_slots;            /* pass 2, up to 8 tokens: slots of a worker that it sends for before it has u */
