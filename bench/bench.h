@@ -14,6 +14,7 @@
 
 typedef struct bench {
     moi_ctx *ctx;
+    moi_ctx *host;    /* makes inputs: ctx, or where that is a GPU's, one of the CPU */
     const char *rows; /* NULL: what the library chooses; "all"; or a name */
     bool quick;
     bool corrupt;     /* spoil every result, to see that the check refuses it */
@@ -28,7 +29,8 @@ typedef struct bench_case {
     const char *op, *row;
     char name[96];
     timing_work work;
-    double flops, bytes;  /* of one repetition */
+    double flops, bytes;  /* of one call */
+    int64_t calls;        /* of a repetition, 0: 1 */
     machine_limit *limit; /* percent of this; its unit says whether flops or bytes count */
     bool last;
 } bench_case;
@@ -46,6 +48,7 @@ bool bench_gemm(bench *b, const shapes *s, int line, const char *row);
 bool bench_ggemm(bench *b, const shapes *s, int line, const char *row);
 bool bench_moe(bench *b, const shapes *s, int line, const char *row);
 bool bench_moe_decode(bench *b, const shapes *s, int line, const char *row);
+bool bench_moe_decode_cuda(bench *b, const shapes *s, int line, const char *row);
 bool bench_model(bench *b, const shapes *s, int line, const char *row);
 
 /* ---- reporting: all of these return false where the case has failed ---------------------------------------------- */

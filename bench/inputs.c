@@ -89,7 +89,7 @@ static bool open_matrix(bench *b, bench_matrix *m, moi_plan **plan)
         desc.rowwise = m->format;
         desc.max_rows = m->rows;
         desc.cols = m->cols;
-        if (moi_quantize_plan_create(plan, b->ctx, &desc)) return false;
+        if (moi_quantize_plan_create(plan, b->host, &desc)) return false;
         m->scale_bytes = moi_scale_bytes(&m->format, m->rows, m->cols, 0);
     }
     m->data_bytes = m->rows * moi_row_bytes(m->format.elem, m->cols);

@@ -23,11 +23,26 @@ static const char *date(void)
     return text;
 }
 
-/* "avx2" of "cpu: 2 threads, avx2" */
-static const char *isa(const moi_ctx *ctx)
+/* "avx2" of "cpu: 2 threads, avx2"; "NVIDIA H200" and "capability 9.0" of "cuda: NVIDIA H200, capability 9.0, ...": the words up to the next comma. */
+static const char *words(const char *from)
 {
-    const char *comma = strrchr(moi_ctx_describe(ctx), ',');
-    return comma ? comma + 1 + strspn(comma + 1, " ") : "unknown";
+    static char text[2][96];
+    static int turn;
+    char *to = text[turn ^= 1];
+    from += strspn(from, ", ");
+    snprintf(to, sizeof text[0], "%.*s", (int)strcspn(from, ","), from);
+    return *to ? to : "unknown";
+}
+static const char *isa(const bench *b)
+{
+    const char *comma = strchr(moi_ctx_describe(b->ctx), ',');
+    return words(comma ? comma : "");
+}
+/* The CPU, or the GPU whose rows are timed. */
+static const char *machine(const bench *b)
+{
+    const char *colon = strchr(moi_ctx_describe(b->ctx), ':');
+    return b->ctx == b->host ? machine_name() : words(colon ? colon + 1 : "");
 }
 
 void bench_header(bench *b)
@@ -69,6 +84,8 @@ bool bench_time(bench *b, const bench_case *c)
     if (!timing_measure(&c->work, &c->limit->work, b->quick, &of_work, &of_limit))
         return bench_refuse(b, c->op, c->name, c->row, moi_last_error());
     timing_stats w = timing_summary(&of_work), l = timing_summary(&of_limit);
+    double calls = c->calls ? (double)c->calls : 1;
+    w.median /= calls, w.p10 /= calls, w.p90 /= calls;
     double gflops = c->flops / w.median * 1e-9, gbs = c->bytes / w.median * 1e-9;
     double limit = c->limit->amount / l.median * 1e-9;
     double percent = 100.0 * (strcmp(c->limit->unit, "GB/s") ? gflops : gbs) / limit;
@@ -76,8 +93,8 @@ bool bench_time(bench *b, const bench_case *c)
            w.p10 * 1e6, w.p90 * 1e6, w.count, gflops, gbs, percent, c->limit->name, limit, c->limit->unit);
     fflush(stdout);
     if (b->csv)
-        fprintf(b->csv, "%s,%s,%s,%d,%s,%s,%s,%s,%d,%.2f,%.2f,%.2f,%.3f,%.3f,%s,%.3f,%s,%.1f\n", b->commit, date(), machine_name(),
-                moi_ctx_threads(b->ctx), isa(b->ctx), c->op, c->row, c->name, w.count, w.median * 1e6, w.p10 * 1e6, w.p90 * 1e6, gflops,
+        fprintf(b->csv, "%s,%s,%s,%d,%s,%s,%s,%s,%d,%.2f,%.2f,%.2f,%.3f,%.3f,%s,%.3f,%s,%.1f\n", b->commit, date(), machine(b),
+                moi_ctx_threads(b->ctx), isa(b), c->op, c->row, c->name, w.count, w.median * 1e6, w.p10 * 1e6, w.p90 * 1e6, gflops,
                 gbs, c->limit->name, limit, c->limit->unit, percent);
     b->timed++;
     return true;

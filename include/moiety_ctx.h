@@ -53,6 +53,8 @@ MOI_API void moi_buf_free(moi_ctx *ctx, void *buf);
  * Errors: ARG, DRIVER. */
 MOI_API moi_status moi_buf_put(moi_ctx *ctx, void *buf, const void *host, int64_t bytes, moi_stream stream);
 MOI_API moi_status moi_buf_get(moi_ctx *ctx, void *host, const void *buf, int64_t bytes, moi_stream stream);
+/* Copies between two buffers that do not overlap, as one more piece of work in `stream`; may be captured.  Errors: ARG, DRIVER. */
+MOI_API moi_status moi_buf_copy(moi_ctx *ctx, void *to, const void *from, int64_t bytes, moi_stream stream);
 
 MOI_API int64_t moi_plan_workspace_bytes(const moi_plan *plan);
 MOI_API const char *moi_plan_row(const moi_plan *plan); /* the chosen row, "gemm_fast" */

@@ -230,9 +230,6 @@ typedef struct moi_moe_decode_args {
  * Errors    ARG (an id >= experts, CPU back end), SHAPE, ALIGN, UNSUPPORTED, WORKSPACE.
  * Promise   P:decode.bound  the bound of gemm for each dot product plus 2^-100 for FP32's end, and 2^-8 relative per u for
  *           its BF16 rounding.
- *           Rows on FP8 tensor cores (*_fp8_*) let these form the sums of 32 products that share a scale: for each such sum
- *           2^-13 * (36 * the largest magnitude + 1.2 * the magnitudes' sum) more, and 2^-22 of the largest |x| (or |u|)
- *           times the row's sum of |w|; where x or u of a token is not finite, or a weight is infinite, they may give NaN.
  *           P:decode.batch  a token's bits do not depend on the rest of the batch, nor on max_tokens among plans with the same row.
  *           P:decode.grouped  runs that take grouped products are outside of these two: y has the bits of moi_permute_run, moi_quantize_run of x row-wise,
  *           moi_ggemm_run of gathered rows with swiglu (out: x's type), moi_ggemm_run (out: desc.out) and moi_combine_run.  Beside mx32 weights x and u

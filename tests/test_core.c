@@ -67,6 +67,12 @@ static void test_buffers(void **state)
     moit_refused(moi_buf_get(ctx, got, NULL, 1, NULL), MOI_ERR_ARG, "moi_buf_get: buf is NULL");
     moit_refused(moi_buf_get(ctx, got, p, -3, NULL), MOI_ERR_ARG, "bytes must be >= 0, got -3");
     moit_refused(moi_buf_get(ctx, got, p, 1, p), MOI_ERR_ARG, "no streams");
+    moit_ok(moi_buf_copy(ctx, p, sent + 2, 2, NULL));
+    moit_ok(moi_buf_copy(ctx, NULL, NULL, 0, NULL));
+    assert_string_equal(p, "urur");
+    moit_refused(moi_buf_copy(ctx, p, (char *)p + 1, 2, NULL), MOI_ERR_ARG, "moi_buf_copy: to and from overlap");
+    moit_refused(moi_buf_copy(ctx, NULL, p, 1, NULL), MOI_ERR_ARG, "moi_buf_copy: to is NULL");
+    moit_refused(moi_buf_copy(ctx, p, sent, -1, NULL), MOI_ERR_ARG, "bytes must be >= 0, got -1");
     moi_buf_free(ctx, p);
     moit_refused(moi_buf_alloc(ctx, -1, &p), MOI_ERR_ARG, "got -1");
     moit_refused(moi_buf_alloc(ctx, INT64_MAX - 1, &p), MOI_ERR_NOMEM, "no memory");

@@ -71,6 +71,10 @@ static void test_buffers(void **state)
     memcpy(sent + 8, "0123456789abc", 13);
     moit_ok(moi_buf_get(ctx, got, p, 1000, NULL));
     assert_memory_equal(got, sent, 1000);
+    moit_ok(moi_buf_copy(ctx, p, p + 500, 500, NULL));
+    memcpy(sent, sent + 500, 500);
+    moit_ok(moi_buf_get(ctx, got, p, 1000, NULL));
+    assert_memory_equal(got, sent, 1000);
     moi_buf_free(ctx, p);
     moit_refused(moi_buf_alloc(ctx, -1, (void **)&p), MOI_ERR_ARG, "got -1");
     moit_refused(moi_buf_alloc(ctx, (int64_t)1 << 50, (void **)&p), MOI_ERR_NOMEM, "no memory");

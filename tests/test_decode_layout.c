@@ -230,12 +230,13 @@ static void test_crossing(void **state)
 {
     (void)state;
     const moi_format blk = { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 };
-    moi_format mx = MOI_FORMAT_MXFP8, cols = mx;
-    cols.layout = MOI_LAYOUT_COL;
+    moi_format mx = MOI_FORMAT_MXFP8, cols = mx, vectors = blk;
+    cols.layout = MOI_LAYOUT_COL, vectors.block = MOI_BLOCK_VECTOR;
     const struct { const moi_format *weights; int64_t hidden, width, experts, from; } cases[] = {
         { &mx, 2048, 768, 128, 129 },    { &mx, 4096, 1536, 128, 96 }, { &mx, 2048, 512, 256, 129 },  { &mx, 4096, 1536, 256, 129 },
         { &cols, 2048, 768, 128, 16 },   { &mx, 2048, 672, 128, 16 },  { &mx, 2080, 768, 256, 32 },   { &mx, 2048, 768, 1024, 513 },
-        { &blk, 2048, 768, 128, 96 },    { &blk, 4096, 1536, 128, 16 }, { &blk, 2048, 512, 256, 129 },
+        { &blk, 2048, 768, 128, 129 },   { &blk, 4096, 1536, 128, 96 }, { &blk, 2048, 736, 128, 96 },
+        { &vectors, 2048, 768, 128, 96 }, { &vectors, 4096, 1536, 128, 16 }, { &vectors, 2048, 512, 256, 129 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const moi_moe_decode_desc d = { .max_tokens = 4096, .hidden = cases[i].hidden, .width = cases[i].width, .experts = cases[i].experts, .top_k = 8,

@@ -113,3 +113,13 @@ moi_status moi_buf_get(moi_ctx *ctx, void *host, const void *buf, int64_t bytes,
     MOII_TRY(check_copy("moi_buf_get", ctx, buf, host, bytes));
     return bytes ? ctx->backend->download(ctx, host, buf, bytes, stream) : MOI_OK;
 }
+
+moi_status moi_buf_copy(moi_ctx *ctx, void *to, const void *from, int64_t bytes, moi_stream stream)
+{
+    MOII_REQUIRE(ctx, MOI_ERR_ARG, "moi_buf_copy: ctx is NULL");
+    MOII_REQUIRE(bytes >= 0, MOI_ERR_ARG, "moi_buf_copy: bytes must be >= 0, got %lld", (long long)bytes);
+    MOII_REQUIRE(bytes == 0 || (to && from), MOI_ERR_ARG, "moi_buf_copy: %s is NULL", to ? "from" : "to");
+    MOII_REQUIRE((uintptr_t)to + (uintptr_t)bytes <= (uintptr_t)from || (uintptr_t)from + (uintptr_t)bytes <= (uintptr_t)to, MOI_ERR_ARG,
+                 "moi_buf_copy: to and from overlap");
+    return bytes ? ctx->backend->copy(ctx, to, from, bytes, stream) : MOI_OK;
+}

@@ -23,6 +23,8 @@ typedef struct moii_backend {
     /* moi_buf_put and moi_buf_get: any number of bytes, done when they return. */
     moi_status (*upload)(moi_ctx *ctx, void *device, const void *host, int64_t bytes, moi_stream stream);
     moi_status (*download)(moi_ctx *ctx, void *host, const void *device, int64_t bytes, moi_stream stream);
+    /* moi_buf_copy: enqueues. */
+    moi_status (*copy)(moi_ctx *ctx, void *to, const void *from, int64_t bytes, moi_stream stream);
     const struct moii_nn *nn; /* what the model needs beside the public operations */
     /* ctx->state for a device that need not be there, or (capability 0) is the one of `like`: rows can be asked what they support, plans made,
      * without anything compiled or loaded, and not run.  free() ends it.  NULL: any context will do. */

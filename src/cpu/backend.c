@@ -68,7 +68,7 @@ static moi_status cpu_put(moi_ctx *ctx, void *device, const void *host, int64_t 
 static moi_status cpu_copy(moi_ctx *ctx, void *to, const void *from, int64_t bytes, moi_stream stream)
 {
     (void)ctx;
-    MOII_REQUIRE(!stream, MOI_ERR_ARG, "moi_buf_put, moi_buf_get: the cpu back end has no streams; pass NULL");
+    MOII_REQUIRE(!stream, MOI_ERR_ARG, "moi_buf_put, moi_buf_get, moi_buf_copy: the cpu back end has no streams; pass NULL");
     memcpy(to, from, (size_t)bytes);
     return MOI_OK;
 }
@@ -76,5 +76,5 @@ static moi_status cpu_copy(moi_ctx *ctx, void *to, const void *from, int64_t byt
 const moii_backend moii_backend_cpu = {
     .id = MOI_BACKEND_CPU, .name = "cpu", .open = cpu_open, .close = cpu_close,
     .alloc = cpu_alloc, .release = cpu_release, .sync = cpu_sync, .put = cpu_put, .upload = cpu_copy,
-    .download = cpu_copy, .nn = &moii_nn_cpu,
+    .download = cpu_copy, .copy = cpu_copy, .nn = &moii_nn_cpu,
 };

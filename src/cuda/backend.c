@@ -197,6 +197,16 @@ static moi_status cuda_download(moi_ctx *ctx, void *host, const void *device, in
     return copy(ctx, (void *)(uintptr_t)device, host, bytes, true, stream);
 }
 
+static moi_status cuda_copy(moi_ctx *ctx, void *to, const void *from, int64_t bytes, moi_stream stream)
+{
+    moii_gpu *gpu = moii_gpu_of(ctx);
+    bool pushed;
+    MOII_TRY(moii_gpu_enter(gpu, &pushed));
+    moii_cuenum result = gpu->driver.cuMemcpyDtoDAsync((moii_cuptr)(uintptr_t)to, (moii_cuptr)(uintptr_t)from, (size_t)bytes, stream);
+    moii_gpu_leave(gpu, pushed);
+    return moii_driver_check(&gpu->driver, result, "cuMemcpyDtoDAsync");
+}
+
 /* As much of a device as planning asks for; the shared memory is that of capability 9.0 and 10.0. */
 static moi_status cuda_imagine(moi_ctx *ctx, const moi_ctx *like, int capability, int sms)
 {
@@ -212,5 +222,5 @@ static moi_status cuda_imagine(moi_ctx *ctx, const moi_ctx *like, int capability
 
 const moii_backend moii_backend_cuda = {
     .id = MOI_BACKEND_CUDA, .name = "cuda", .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .release = cuda_release,
-    .sync = cuda_sync, .put = cuda_put, .upload = cuda_upload, .download = cuda_download, .imagine = cuda_imagine,
+    .sync = cuda_sync, .put = cuda_put, .upload = cuda_upload, .download = cuda_download, .copy = cuda_copy, .imagine = cuda_imagine,
 };

@@ -5,7 +5,8 @@
 #include "tensor_product.h"
 
 /* Measured (docs/notes/warp-decode.md): grouped products are never slower than a second launch, and overtake before it where experts are large: as soon as
- * nearly all are chosen, with 1x32 scales, for which the decode rows are faster, when several rows share each.  So they do with small experts and other scales.
+ * nearly all are chosen, with 1x32 scales or squares of 128, for which the decode rows are faster, when several rows share each.  So they do with small experts
+ * and other scales.
  * The row for all weights, which does 1x32 scales of reductions that are not multiples of 128, they overtake as soon as nearly all experts are chosen; but of
  * more experts than halves_sm90 takes weights have to be copied first. */
 int64_t moii_decode_crossing(const moi_moe_decode_desc *d, int64_t most)
@@ -13,9 +14,10 @@ int64_t moii_decode_crossing(const moi_moe_decode_desc *d, int64_t most)
     enum { LARGE = 12 << 20, SOME = 16, ROWS = 6 }; /* weights of an expert; tokens; rows of an expert */
     int64_t all = moii_ceil_div(d->experts, d->top_k), early = moii_max(all, SOME), shared = ROWS * all, late = most + 1;
     bool large = 3 * d->hidden * d->width >= LARGE, mx = d->weights.recipe == MOI_RECIPE_MX32;
+    bool squares = d->weights.recipe == MOI_RECIPE_BLK128 && d->weights.block == MOI_BLOCK_SQUARE && d->hidden % 128 == 0 && d->width % 128 == 0;
     bool fast = moii_thin_takes(&d->weights, d->hidden, 1) && moii_thin_takes(&d->weights, d->width, 1);
     if (mx && d->experts > THIN_GROUPS) return 4 * most + 1;
     if (mx && !fast) return moii_min(early, late);
-    if (mx) return large ? moii_min(shared, late) : late;
+    if (mx || squares) return large ? moii_min(shared, late) : late;
     return moii_min(large ? early : shared, late);
 }

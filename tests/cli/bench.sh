@@ -26,6 +26,9 @@ expect 1 "shapes.csv: line 2" $m bench gemm --quick --shapes shapes.csv
 expect 1 "none.csv: No such file" $m bench gemm --quick --shapes none.csv
 printf 'm,n,k,format\n-3,5,64,mxfp8\n' >shapes.csv
 expect 1 "REFUSED" $m bench gemm --quick --shapes shapes.csv
+# rows of the GPU: tests/cli/emulated.sh times them
+[ -n "${FAKE_CUDA_RUN:-}" ] || $m info --backend cuda >/dev/null 2>&1 || expect 1 "no NVIDIA driver" $m bench decode --backend cuda
+expect 0 "moe_decode_fast" $m bench decode --quick --backend cpu
 # usage
 expect 2 "OP is missing" $m bench
 expect 2 "OP must be one of" $m bench everything

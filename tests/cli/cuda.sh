@@ -28,7 +28,7 @@ expect 0 "cuda: Fake GPU 0, capability 9.0, 2 SMs" with $m info
 expect 0 "quantize_plain" with $m info --json
 MOI_BACKEND=cuda; export MOI_BACKEND
 expect 1 "runs no models" with $m train --data "$root/tests/cli/support" --out run
-expect 1 "times rows of the CPU" with $m bench quantize --quick
+expect 1 "of rows of the GPU it times moe_decode, got quantize" with $m bench quantize --quick
 unset MOI_BACKEND
 
 # contexts, buffers, capture: the calls that a driver would see

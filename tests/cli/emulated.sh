@@ -17,6 +17,10 @@ emulated test_quantize_rows 97 0/1
 (EMU_MULTIPROCESSORS=1; export EMU_MULTIPROCESSORS; emulated test_swiglu 14 0/1) || exit 1 # a few rows are work for many rounds of blocks there
 (EMU_MULTIPROCESSORS=132; export EMU_MULTIPROCESSORS; emulated test_decode 97 0/1) || exit 1 # blocks that have nothing to do
 emulated test_dequantize 1 0/1
+bench() { "$root/tests/emulated" "$build" "$MOIETY" bench decode --backend cuda --quick "$@"; }
+expect 0 "3 timed, 0 refused" bench --csv bench.csv
+grep -q ',Fake GPU 0,[0-9]*,capability 9.0,moe_decode,moe_decode_f16_sm90,t9 h512 f128 e8 top2 blk128w,' bench.csv || fail "the bench of rows of the GPU writes other lines"
+expect 1 "0 timed, 3 refused" bench --corrupt
 emulated test_tensor_products 1 3/997
 emulated test_tensor_products 1 34/997 # BF16 in clusters among its products
 emulated test_tensor_cases 1 3/80
