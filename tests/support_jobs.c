@@ -158,7 +158,10 @@ static double tensor_error(const moit_job *j, const double *a, const double *b, 
     for (int64_t l = from; l < to; l += step) {
         if ((l - from) % chain == 0) sum = 0.0;
         double most = fabs(sum);
-        for (int64_t i = l; i < to && i < l + step; i++) most = fmax(most, fabs(a[i] * b[i])), sum += a[i] * b[i];
+        for (int64_t i = l; i < to && i < l + step; i++) {
+            double product = a[i] * b[i], magnitude = fabs(product); /* finite: who asks has looked */
+            most = magnitude > most ? magnitude : most, sum += product;
+        }
         error += (double)(step + 2) * ldexp(most, wide ? -25 : -13);
     }
     return error * (wide ? 1.001 : 1.02); /* what the errors so far add to the largest term */
@@ -169,7 +172,10 @@ static double check_one(const moit_job *j, int64_t line, int64_t row, int64_t gr
     int64_t depth = j->a.depth;
     const double *a = j->a.values + (j->index ? j->index[row] : row) * depth, *b = j->b.values + ((moit_job_experts(j) ? group * j->n : 0) + col) * depth;
     double sum = j->before[line * j->n + col], magnitude = fabs(sum), weight = j->weight ? (double)j->weight[row] : 1.0;
-    for (int64_t l = from; l < to; l++) sum += weight * (a[l] * b[l]), magnitude += fabs(weight * a[l] * b[l]);
+    for (int64_t l = from; l < to; l++) {
+        double product = weight * (a[l] * b[l]);
+        sum += product, magnitude += fabs(product);
+    }
     float got = moi_decode(j->out, (char *)j->d + line * moit_job_line(j), col);
     if (isnan(sum)) return isnan(got) ? 0.0 : HUGE_VAL;
     if (isinf(sum)) return isnan(got) || isinf(got) ? 0.0 : HUGE_VAL;

@@ -167,6 +167,7 @@ static void test_special_lines(void **state)
     static const unsigned char e8m0[] = { 255, 139, 0 };
     static const float f32[] = { NAN, 0x1p12f, 0.0f };
     for (int i = 0; i < 2 * 2 * 2 * 4; i++) {
+        if (!moit_picked(i % 5 == 3 ? 97 : (uint64_t)i + 1)) continue; /* some are in the selection that runs without a GPU */
         const int kind = i % 4, many = i / 4 % 2, which = i / 8 % 2;
         const moi_format *q = &formats[i / 16];
         problem p = problem_make(*q, (shape){ many ? 9 : 2, 256, 128, 2, 1 }, MOI_BF16, MOI_F32);

@@ -34,6 +34,8 @@ unsigned int random_below(unsigned int n)
     abort();
 }
 
+enum { SELDOM = 8 }; /* one of so many times that it could */
+
 /* ---- fibres ---- */
 
 #ifndef __x86_64__
@@ -196,7 +198,7 @@ static void ended()
 /* Whoever lets the next grid in sleeps a while: what it does behind that may come too late for it. */
 static void release()
 {
-    enum { LONGEST_SLEEP = 100 };
+    enum { LONGEST_SLEEP = 100 / SELDOM };
     device.self->in->released = true;
     for (unsigned int left = random_below(LONGEST_SLEEP); left; left--) wait(AGAIN);
 }
@@ -305,6 +307,14 @@ static bool lets_next_in(const grid *g)
     return true;
 }
 
+/* A warp that looks whether something has changed does so seldom (SELDOM): most of the time nothing has. */
+static bool looks(const thread *lane)
+{
+    for (int i = 0; i < 32; i++)
+        if (lane[i].wait == AGAIN) return true;
+    return false;
+}
+
 static bool run_some(std::vector<grid *> &running)
 {
     bool moved = false;
@@ -314,8 +324,10 @@ static bool run_some(std::vector<grid *> &running)
         for (size_t i = 0; i < g->live.size(); i++) {
             block *b = g->live[(first + i) % g->live.size()];
             const int warps = b->threads / 32, w0 = (int)random_below((unsigned int)warps);
-            for (int w = 0; w < warps; w++)
-                if (random_below(4)) moved = run_warp(&b->thread_at[(w0 + w) % warps * 32]) || moved;
+            for (int w = 0; w < warps; w++) {
+                thread *lane = &b->thread_at[(w0 + w) % warps * 32];
+                if (looks(lane) ? !random_below(SELDOM) : random_below(4)) moved = run_warp(lane) || moved;
+            }
             moved = copies_some() || moved;
         }
         leave_ended(g);

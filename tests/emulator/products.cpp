@@ -52,7 +52,7 @@ static void mma(bool bf16, const uint32_t given[6], float d[4])
     device.together(multiply_lanes, 0xFFFFFFFFu, &f, 0);
 }
 
-/* ---- wgmma: this thread's part of D[64][n] += A[64][k] B[n][k]^T ---- */
+/* ---- wgmma: D[64][n] += A[64][k] B[n][k]^T, a warp's rows at once ---- */
 
 /* A matrix in shared memory as its descriptor says: the bytes of row i's value k. */
 struct matrix {
@@ -92,70 +92,85 @@ static void tell(const matrix &x, int first, int rows, int k)
         for (int j = 0; j < k; j += x.turned ? 1 : step) touch(x.memory + place(x, first + i, j), 16, READS);
 }
 
-static double value(const matrix &x, int i, int k)
+/* Row i's values, 32 bytes of them: swizzles keep pieces of 16 bytes together; of turned matrices each value lies by itself. */
+static void values(const matrix &x, int i, double *to)
 {
-    const unsigned char *p = x.memory + place(x, i, k);
-    return x.values[x.element == 1 ? p[0] : p[0] | (uint32_t)p[1] << 8];
+    const int count = 32 / x.element, step = x.turned ? 1 : 16 / x.element;
+    for (int k = 0; k < count; k += step) {
+        const unsigned char *p = x.memory + place(x, i, k);
+        for (int j = 0; j < step; j++) to[k + j] = x.values[x.element == 1 ? p[j] : p[2 * j] | (uint32_t)p[2 * j + 1] << 8];
+    }
 }
 
-static void add(float *const *d, int n, int k, const double rows[2][32], const matrix &right, bool more)
+static double dot(const double *a, const double *b, int k)
 {
-    const int lane = device.self->index % 32;
-    double column[32];
-    for (int j = 0; j < n / 8; j++)
-        for (int e = 0; e < 2; e++) {
-            for (int i = 0; i < k; i++) column[i] = value(right, 8 * j + lane % 4 * 2 + e, i);
+    double s[4] = {};
+    for (int i = 0; i < k; i += 4)
+        for (int j = 0; j < 4; j++) s[j] += a[i + j] * b[i + j];
+    return s[0] + s[1] + (s[2] + s[3]);
+}
+
+/* "m64n128k32.f32.e4m3.e5m2"; the last one is kept, for it comes again and again. */
+struct wgmma_shape { int n, k; char a_type[8], b_type[8]; };
+
+static const wgmma_shape &shape_of(const char *text)
+{
+    static wgmma_shape last;
+    static std::string kept;
+    if (kept == text) return last;
+    if (sscanf(text, "m64n%dk%d.f32.%4[a-z0-9].%4[a-z0-9]", &last.n, &last.k, last.a_type, last.b_type) != 4)
+        device.fail("a wgmma that the emulator does not know");
+    kept = text;
+    return last;
+}
+
+/* What a lane gives: its part of D, and A's matrix or, `kept`, 16 values of 16 bits in registers: those of a row are four lanes'. */
+struct wgmma { const char *shape; float *const *d; uint64_t a, b; bool more; int a_turned, b_turned; const uint32_t *kept; };
+
+/* A warp's 16 rows. */
+static void multiply_rows(thread *const lane[32])
+{
+    for (int i = 0; i < 32; i++)
+        if (!lane[i]) device.fail("a product wants the whole warp");
+    const wgmma *w = (const wgmma *)lane[0]->given;
+    const wgmma_shape s = shape_of(w->shape);
+    const matrix right = matrix_of(w->b, 32 / s.k, w->b_turned, values_of(s.b_type));
+    double rows[16][32], column[32];
+    if (checking) tell(right, 0, s.n, s.k);
+    if (w->kept) {
+        for (int i = 0; i < 32; i++)
+            for (int r = 0; r < 4; r++)
+                for (int e = 0; e < 2; e++)
+                    rows[i / 4 + r % 2 * 8][i % 4 * 2 + e + r / 2 * 8] = right.values[((const wgmma *)lane[i]->given)->kept[r] >> 16 * e & 0xFFFF];
+    } else {
+        const matrix left = matrix_of(w->a, 32 / s.k, w->a_turned, values_of(s.a_type));
+        const int first = lane[0]->index / 32 % 4 * 16;
+        if (checking) tell(left, first, 16, s.k);
+        for (int i = 0; i < 16; i++) values(left, first + i, rows[i]);
+    }
+    for (int j = 0; j < s.n; j++) {
+        values(right, j, column);
+        for (int i = j % 8 / 2; i < 32; i += 4)
             for (int h = 0; h < 2; h++) {
-                float *sum = d[4 * j + 2 * h + e];
-                double s = more ? *sum : 0;
-                for (int i = 0; i < k; i++) s += rows[h][i] * column[i];
-                *sum = (float)s;
+                const wgmma *mine = (const wgmma *)lane[i]->given;
+                float *sum = mine->d[j / 8 * 4 + 2 * h + j % 2];
+                *sum = (float)((mine->more ? *sum : 0) + dot(rows[i / 4 + 8 * h], column, s.k));
             }
-        }
+    }
 }
 
-/* shape: "m64n128k32.f32.e4m3.e5m2" */
 static void product(const char *shape, float *const *d, uint64_t a, uint64_t b, bool more, int a_turned, int b_turned)
 {
-    int n, k;
-    char a_type[8], b_type[8];
-    if (sscanf(shape, "m64n%dk%d.f32.%4[a-z0-9].%4[a-z0-9]", &n, &k, a_type, b_type) != 4) device.fail("a wgmma that the emulator does not know");
-    const matrix left = matrix_of(a, 32 / k, a_turned, values_of(a_type)), right = matrix_of(b, 32 / k, b_turned, values_of(b_type));
-    const int lane = device.self->index % 32, row = device.self->index / 32 % 4 * 16 + lane / 4;
-    double rows[2][32];
-    if (checking && lane == 0) tell(left, row, 16, k), tell(right, 0, n, k);
-    for (int h = 0; h < 2; h++)
-        for (int i = 0; i < k; i++) rows[h][i] = value(left, row + 8 * h, i);
-    add(d, n, k, rows, right, more);
-}
-
-/* The same with A, 16 values of 16 bits, in registers: those of a row are four lanes'. */
-struct kept { const uint32_t *a; double rows[2][32]; const float *values; };
-
-static void gather_rows(thread *const lane[32])
-{
-    for (int i = 0; i < 32; i++) {
-        if (!lane[i]) device.fail("a product wants the whole warp");
-        kept *to = (kept *)lane[i]->given;
-        for (int c = 0; c < 4; c++) {
-            const kept *from = (const kept *)lane[i / 4 * 4 + c]->given;
-            for (int r = 0; r < 4; r++)
-                for (int e = 0; e < 2; e++) to->rows[r % 2][2 * c + e + r / 2 * 8] = to->values[from->a[r] >> 16 * e & 0xFFFF];
-        }
-    }
+    const wgmma w = { shape, d, a, b, more, a_turned, b_turned, 0 };
+    device.together(multiply_rows, 0xFFFFFFFFu, &w, 0);
 }
 
 static void product_kept(const char *shape, float *const *d, const uint32_t a[4], uint64_t b, bool more)
 {
-    int n;
-    char a_type[8], b_type[8];
-    const bool known = sscanf(shape, "m64n%dk16.f32.%4[a-z0-9].%4[a-z0-9]", &n, a_type, b_type) == 3 && !strcmp(a_type, b_type);
-    if (!known || (strcmp(a_type, "bf16") && strcmp(a_type, "f16"))) device.fail("a wgmma that the emulator does not know");
-    const matrix right = matrix_of(b, 2, 0, values_of(a_type));
-    kept f = { a, {}, right.values };
-    device.together(gather_rows, 0xFFFFFFFFu, &f, 0);
-    if (checking && device.self->index % 32 == 0) tell(right, 0, n, 16);
-    add(d, n, 16, f.rows, right, more);
+    const wgmma_shape &s = shape_of(shape);
+    if (s.k != 16 || strcmp(s.a_type, s.b_type) || (strcmp(s.a_type, "bf16") && strcmp(s.a_type, "f16"))) device.fail("a wgmma that the emulator does not know");
+    const wgmma w = { shape, d, 0, b, more, 0, 0, a };
+    device.together(multiply_rows, 0xFFFFFFFFu, &w, 0);
 }
 
 void fill_products(machine *x) { x->mma = mma, x->product = product, x->product_kept = product_kept; }
