@@ -140,7 +140,7 @@ $(OUT)/tests/emulator/libemulator.so: PARTS := machine copies races products ker
 $(OUT)/tests/emulator/libnvrtc.so.13: PARTS := nvrtc translate
 $(EMULATOR): $(wildcard tests/emulator/*)
 	@mkdir -p $(@D) && rm -rf $(@D)/cache*
-	$(CXX) -std=c++17 $(OPT) $(filter-out -W%-prototypes,$(WARN)) -fvisibility=hidden -DEMU_FOLDER='"$(CURDIR)/tests/emulator"' -fPIC -shared \
+	$(CXX) -std=c++17 $(OPT) -O3 -march=x86-64-v2 $(filter-out -W%-prototypes,$(WARN)) -fvisibility=hidden -DEMU_FOLDER='"$(CURDIR)/tests/emulator"' -fPIC -shared \
 	    $(PARTS:%=tests/emulator/%.cpp) -o $@ -ldl
 $(OUT)/examples/%: examples/%.c $(OUT)/libmoiety.a
 	@mkdir -p $(@D)

@@ -7,6 +7,7 @@
 #include "../src/cuda/decode_many_layout.h"
 
 enum { SMS = 132, SHARED = 232448, TOGETHER = 228 << 10 };
+static const moii_decode_device H200 = { SMS, 4917 }, H100 = { SMS, 3352 };
 
 static const int lengths[] = { 128, 256, 384, 512, 640, 768, 1536, 2048, 4096, 7168 };
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
@@ -70,7 +71,7 @@ static void check(int hidden, int width, int experts, int top_k, int tokens)
                                     .out = MOI_BF16, .weights = MOI_FORMAT_MXFP8 };
     _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
     moii_gpu_launch launch[2];
-    if (!moii_decode_f16_layout(&d, tokens, SMS, args, launch)) return; /* moe_decode_many_sm90 takes it: test_many */
+    if (!moii_decode_f16_layout(&d, tokens, H200, args, launch)) return; /* moe_decode_many_sm90 takes it: test_many */
     assert_true(args[0].policy == (tokens == 8 ? EVICT_NORMAL : EVICT_FIRST) && args[1].policy == EVICT_FIRST);
     assert_true(launch[0].shared_bytes + launch[1].shared_bytes + 2048 <= TOGETHER); /* 1 KB is each block's own */
     assert_true(2 * (launch[0].shared_bytes + 1024) > TOGETHER); /* never two blocks of pass 1 */
@@ -112,12 +113,15 @@ static void test_together(void **state)
             const moi_moe_decode_desc d = { .max_tokens = tokens, .hidden = shape[0], .width = shape[1], .experts = shape[2], .top_k = shape[3] };
             _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
             moii_gpu_launch launch[2];
-            assert_int_equal(moii_decode_f16_layout(&d, tokens, SMS, args, launch), i != 1 || tokens <= 2);
+            assert_int_equal(moii_decode_f16_layout(&d, tokens, H100, args, launch), i != 1 || tokens <= 2);
+            const int slow = args[0].late_turns;
+            assert_int_equal(moii_decode_f16_layout(&d, tokens, H200, args, launch), i != 1 || tokens <= 2);
             assert_int_equal(args[1].block_tiles, i == 1 ? 2 : 1);
             if (tokens == 1) assert_int_equal(args[0].ring == 2, i != 1); /* a third of what a block reads */
             assert_int_equal(args[1].first_slots, i != 1 && tokens <= 2 ? 1 : args[1].ring); /* 4 units of a worker at most */
-            /* 512 KB, of 4 tokens 448, to the nearest turn; pass 2 of width 512 waits for more than its bytes */
+            /* 512 KB, of 4 tokens 448, to the nearest turn, of slow memory 384 and 256; pass 2 of width 512 waits for more than its bytes */
             assert_int_equal(args[0].late_turns, i == 2 ? 0 : shape[0] == 4096 ? 4 : tokens == 4 ? 7 : 8);
+            assert_int_equal(slow, i == 2 ? 0 : shape[0] == 4096 ? (tokens == 4 ? 2 : 3) : tokens == 4 ? 4 : 6);
             assert_int_equal(args[0].known_jobs, shape[0] == 2048 ? 8 : 0); /* x of the larger is not all there before weights */
         }
 }
@@ -184,7 +188,7 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         return;
     }
     assert_true(args[0].policy == (tokens > 8 ? EVICT_FIRST : EVICT_NORMAL) && args[1].policy == EVICT_FIRST);
-    moii_decode_f16_layout(&d, 8, SMS, few, few_launch);
+    moii_decode_f16_layout(&d, 8, H200, few, few_launch);
     for (int pass = 1; pass <= 2; pass++) {
         const moe_decode_f16_sm90_args *a = &args[pass - 1];
         int workers = pass == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS;
@@ -233,9 +237,9 @@ static void test_crossing(void **state)
     moi_format mx = MOI_FORMAT_MXFP8, cols = mx, vectors = blk;
     cols.layout = MOI_LAYOUT_COL, vectors.block = MOI_BLOCK_VECTOR;
     const struct { const moi_format *weights; int64_t hidden, width, experts, from; } cases[] = {
-        { &mx, 2048, 768, 128, 129 },    { &mx, 4096, 1536, 128, 96 }, { &mx, 2048, 512, 256, 129 },  { &mx, 4096, 1536, 256, 129 },
+        { &mx, 2048, 768, 128, 129 },    { &mx, 4096, 1536, 128, 129 }, { &mx, 2048, 512, 256, 129 },  { &mx, 4096, 1536, 256, 129 },
         { &cols, 2048, 768, 128, 16 },   { &mx, 2048, 672, 128, 16 },  { &mx, 2080, 768, 256, 32 },   { &mx, 2048, 768, 1024, 513 },
-        { &blk, 2048, 768, 128, 129 },   { &blk, 4096, 1536, 128, 96 }, { &blk, 2048, 736, 128, 96 },
+        { &blk, 2048, 768, 128, 129 },   { &blk, 4096, 1536, 128, 129 }, { &blk, 2048, 736, 128, 96 },
         { &vectors, 2048, 768, 128, 96 }, { &vectors, 4096, 1536, 128, 16 }, { &vectors, 2048, 512, 256, 129 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

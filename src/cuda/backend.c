@@ -39,7 +39,7 @@ static moi_status check_capability(moii_gpu *gpu)
 {
     gpu->capability = 10 * attribute(gpu, MOII_CU_CAPABILITY_MAJOR) + attribute(gpu, MOII_CU_CAPABILITY_MINOR);
     gpu->sms = attribute(gpu, MOII_CU_MULTIPROCESSORS);
-    gpu->l2_bytes = attribute(gpu, MOII_CU_L2_BYTES);
+    gpu->memory_gb_s = (int)(2 * (int64_t)attribute(gpu, MOII_CU_MEMORY_KHZ) * attribute(gpu, MOII_CU_MEMORY_BITS) / 8000000);
     gpu->shared_bytes = attribute(gpu, MOII_CU_SHARED_BYTES_OPTIN);
     MOII_REQUIRE(gpu->capability >= LEAST_CAPABILITY, MOI_ERR_UNSUPPORTED, "cuda: device %d has compute capability %d.%d; 8.0 or newer is needed",
                  gpu->device, gpu->capability / 10, gpu->capability % 10);

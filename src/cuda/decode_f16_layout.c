@@ -79,16 +79,18 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
  * and others none. */
 enum { TOGETHER = 226 << 10, DOWN = 112 << 10, DOWN_OF_TWO = 84 << 10, ALONE = 114 << 10 };
 
-/* Pass 2 is let in when so many bytes of each block's weights are left in pass 1: earlier, it is in its way.  But where units of pass 2 have so few bytes
- * that it takes longer than they, at once.  All of this is measured: docs/notes/warp-decode.md. */
-enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 7 << 16, UNIT_BYTES = 17 << 8 };
+/* Pass 2 is let in when so many bytes of each block's weights are left in pass 1: earlier, it is in its way; slow memory gives fewer in the time that its
+ * start takes.  But where units of pass 2 have so few bytes that it takes longer than they, at once.  All of this is measured: docs/notes/warp-decode.md. */
+enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 7 << 16, LATE_BYTES_SLOW = 6 << 16, LATE_BYTES_4_SLOW = 4 << 16, SLOW_GB_S = 4000, UNIT_BYTES = 17 << 8 };
 
-static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int tokens, int sms, int64_t down_blocks)
+static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int tokens, moii_decode_device on, int64_t down_blocks)
 {
+    const bool slow = on.memory_gb_s && on.memory_gb_s < SLOW_GB_S;
+    const int64_t late = tokens == 4 ? (slow ? LATE_BYTES_4_SLOW : LATE_BYTES_4) : slow ? LATE_BYTES_SLOW : LATE_BYTES;
     int64_t unit = (int64_t)down->lines * F16_LINE_BYTES / down->parts;
-    if (unit * down_blocks < (int64_t)UNIT_BYTES * sms) return 0;
+    if (unit * down_blocks < (int64_t)UNIT_BYTES * on.sms) return 0;
     int turn = F16_TEAMS * up->lines * F16_LINE_BYTES;
-    return (int)moii_max(((tokens == 4 ? LATE_BYTES_4 : LATE_BYTES) + turn / 2) / turn, 1);
+    return (int)moii_max((late + turn / 2) / turn, 1);
 }
 
 /* Slots of a worker of pass 2 whose weights it sends for before it has its first u, which comes behind them: one, where it has few units in all. */
@@ -99,8 +101,9 @@ static int first_slots(const moe_decode_f16_sm90_args *down)
     return down->most_jobs * down->block_tiles * down->parts <= FEW_UNITS * F16_DOWN_WARPS ? 1 : down->ring;
 }
 
-bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
+bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, moii_decode_device on, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
 {
+    const int sms = on.sms;
     moii_decode_cut(d, tokens, sms, args, launch);
     args[1].block_tiles = (int)moii_ceil_div(args[1].tiles, launch[1].grid[0]);
     const int units = args[1].block_tiles * args[1].parts;
@@ -110,7 +113,7 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, m
     launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, most_down);
     launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
     if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;
-    args[0].late_turns = late_turns(&args[0], &args[1], tokens, sms, launch[1].grid[0]);
+    args[0].late_turns = late_turns(&args[0], &args[1], tokens, on, launch[1].grid[0]);
     /* where registers do not hold all of x, no weights are sent for before it is kept: the rest would stand behind them */
     args[0].known_jobs = args[0].lines <= F16_X_LINES * F16_UP_WORKERS ? (int)d->top_k : 0;
     args[1].first_slots = first_slots(&args[1]);

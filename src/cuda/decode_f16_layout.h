@@ -9,9 +9,11 @@
 /* The largest layer that it and moe_decode_many_sm90 take. */
 enum { MOII_DECODE_F16_EXPERTS = 2048, MOII_DECODE_F16_K = 7168, MOII_DECODE_F16_TOP_K = F16_MOST_SLOTS };
 
-/* Both passes' arguments, but for the operands, and launches for up to `tokens` (1, 2, 4 or 8) tokens of a layer on `sms` multiprocessors.  False: blocks of
- * both passes do not fit one together, with all tiles of pass 2's; then moe_decode_many_sm90 is faster. */
-bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2]);
+typedef struct moii_decode_device { int sms, memory_gb_s; } moii_decode_device; /* as of moii_gpu */
+
+/* Both passes' arguments, but for the operands, and launches for up to `tokens` (1, 2, 4 or 8) tokens of a layer.  False: blocks of both passes do not fit a
+ * multiprocessor together, with all tiles of pass 2's; then moe_decode_many_sm90 is faster. */
+bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, moii_decode_device on, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2]);
 
 /* The part of it that does not depend on the batch: items, parts, slots, and a pass 2 of as many blocks as have equal shares of its tiles. */
 void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2]);

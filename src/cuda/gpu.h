@@ -23,7 +23,7 @@ typedef struct moii_gpu {
     bool imagined;          /* plans may be made, which neither compile nor load, and not be run */
     int capability;         /* 90: 9.0 */
     int sms, shared_bytes;  /* shared_bytes: the most a block may ask for */
-    int64_t l2_bytes;
+    int memory_gb_s; /* as its clock and width say; 0: they do not */
     moii_jit jit;
     pthread_mutex_t lock;   /* of the modules */
     moii_gpu_module *modules;

@@ -103,7 +103,8 @@ static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu
     launches *l = &s->of[s->sizes];
     l->tokens = tokens;
     int groups = 0;
-    bool many = tokens > F16_MOST_TOKENS || !moii_decode_f16_layout(d, tokens, gpu->sms, l->args, l->launch);
+    const moii_decode_device on = { gpu->sms, gpu->memory_gb_s };
+    bool many = tokens > F16_MOST_TOKENS || !moii_decode_f16_layout(d, tokens, on, l->args, l->launch);
     if (many && !moii_decode_many_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch, &groups)) return false;
     l->passes = many ? 3 : 2;
     for (int pass = 0; pass < l->passes; pass++) {

@@ -9,13 +9,28 @@ emulated() { # emulated TEST EVERY PART: a whole test program, some of its cases
     MOIT_EVERY=$2 MOIT_PART=$3 "$root/tests/emulated" "$build" "$build/tests/$1" >"$1.out" 2>&1 || { cat "$1.out"; fail "$1 on the emulated device"; }
     ! grep SKIPPED "$1.out" || fail "$1 skipped what the emulated device can do"
 }
-(emulated test_decode 97 0/1; emulated test_decode_sweep 181 0/1; emulated test_decode_sweep 607 0/1; emulated test_decode_sweep 616 0/1; emulated test_decode_sweep 623 0/1; emulated test_decode_sweep 719 0/1; emulated test_decode_logits 147 0/1; emulated test_decode_logits 151 0/1; emulated test_route 1 0/1; emulated test_permute 1 0/1; emulated test_decode_grouped 13 0/1) &
+checked() { (EMU_CHECK=1; export EMU_CHECK; emulated "$@") || exit 1; } # with the search for races
+with_multiprocessors() { (EMU_MULTIPROCESSORS=$1; export EMU_MULTIPROCESSORS; shift; "$@") || exit 1; }
+
+decode() {
+    emulated test_decode 97 0/1
+    with_multiprocessors 132 emulated test_decode 97 0/1 # blocks that have nothing to do
+    for n in 181 607 616 623 719 724 737; do emulated test_decode_sweep $n 0/1; done
+    for n in 147 151 154; do emulated test_decode_logits $n 0/1; done # 151, 154: close logits, more of them than a warp has room for
+    emulated test_route 1 0/1
+    emulated test_permute 1 0/1
+    emulated test_decode_grouped 13 0/1
+    checked test_decode_logits 147 0/1
+    checked test_decode_logits 97 0/1
+    checked test_decode_sweep 724 0/1
+}
+(decode) &
 decode=$!
+
 emulated test_quantize 97 0/1
 emulated test_quantize_equal 31 0/1
 emulated test_quantize_rows 97 0/1
-(EMU_MULTIPROCESSORS=1; export EMU_MULTIPROCESSORS; emulated test_swiglu 14 0/1) || exit 1 # a few rows are work for many rounds of blocks there
-(EMU_MULTIPROCESSORS=132; export EMU_MULTIPROCESSORS; emulated test_decode 97 0/1) || exit 1 # blocks that have nothing to do
+with_multiprocessors 1 emulated test_swiglu 14 0/1 # a few rows are work for many rounds of blocks there
 emulated test_dequantize 1 0/1
 bench() { "$root/tests/emulated" "$build" "$MOIETY" bench decode --backend cuda --quick "$@"; }
 expect 0 "3 timed, 0 refused" bench --csv bench.csv
@@ -30,15 +45,11 @@ emulated test_tensor_cases 1 9/80 # rows with one scale each: broad tiles and cu
 emulated test_tensor_cases 1 33/80 # tiles drawn by tickets that are added to
 emulated test_tensor_cases 1 8/80 # tickets that a copy of listed rows clears
 emulated test_ggemm_swiglu 1 3/97
-EMU_CHECK=1; export EMU_CHECK
-emulated test_decode_logits 147 0/1
-emulated test_decode_logits 154 0/1 # close logits, more of them than a warp has room for
-(EMU_MULTIPROCESSORS=132; export EMU_MULTIPROCESSORS; emulated test_tensor_cases 1 0/797) || exit 1 # sums that wait for memory, as a few multiprocessors' do not; BF16's boxes, sent by others
-emulated test_tensor_cases 1 51/80 # few rows with 1x32 scales: groups of every width, their lists
-emulated test_tensor_cases 1 55/80 # those that end at one
-emulated test_tensor_cases 1 56/80 # masked ones
-emulated test_tensor_cases 1 75/80 # one matrix
-emulated test_decode_logits 97 0/1
-emulated test_swiglu 97 0/1
-emulated test_ggemm_swiglu 1 3/97
+with_multiprocessors 132 checked test_tensor_cases 1 0/797 # sums that wait for memory, as a few multiprocessors' do not; BF16's boxes, sent by others
+checked test_tensor_cases 1 51/80 # few rows with 1x32 scales: groups of every width, their lists
+checked test_tensor_cases 1 55/80 # those that end at one
+checked test_tensor_cases 1 56/80 # masked ones
+checked test_tensor_cases 1 75/80 # one matrix
+checked test_swiglu 97 0/1
+checked test_ggemm_swiglu 1 3/97
 wait $decode || fail "decode on the emulated device"

@@ -168,7 +168,8 @@ static void product(const char *shape, float *const *d, uint64_t a, uint64_t b, 
 static void product_kept(const char *shape, float *const *d, const uint32_t a[4], uint64_t b, bool more)
 {
     const wgmma_shape &s = shape_of(shape);
-    if (s.k != 16 || strcmp(s.a_type, s.b_type) || (strcmp(s.a_type, "bf16") && strcmp(s.a_type, "f16"))) device.fail("a wgmma that the emulator does not know");
+    if (s.k != 16 || strcmp(s.a_type, s.b_type) || (strcmp(s.a_type, "bf16") && strcmp(s.a_type, "f16")))
+        device.fail("a wgmma that the emulator does not know");
     const wgmma w = { shape, d, 0, b, more, 0, 0, a };
     device.together(multiply_rows, 0xFFFFFFFFu, &w, 0);
 }

@@ -30,6 +30,7 @@ struct left { clocks so_far, done; }; /* at a barrier: of this phase, of the las
 struct shadow { std::vector<word> words; left barrier[16]; uint32_t copied; };
 static std::unordered_map<const void *, left> at_mbarriers, at_clusters;
 static std::map<const char *, size_t> allocated;
+static bool forgotten; /* one of them, since somebody looked */
 
 static int stride(const block *b) { return b->threads + COPIERS + SENDERS; }
 static int number(const thread *t) { return t->in->rank * stride(t->in) + t->index; }
@@ -76,7 +77,17 @@ void lanes_order(thread *const lane[32])
 }
 void meeting_release(thread *t, int barrier) { if (checking) release(meeting_of(t, barrier), t); }
 void meeting_complete(thread *t, int barrier) { if (checking) complete(meeting_of(t, barrier)); }
-void meeting_acquire(thread *t, int barrier) { if (checking) join(t->knows->known, meeting_of(t, barrier).done); }
+void meeting_acquire(thread *t, int barrier)
+{
+    if (!checking) return;
+    const clocks &done = meeting_of(t, barrier).done;
+    clocks &known = t->knows->known;
+    const size_t self = (size_t)number(t);
+    const uint32_t own = known[self];
+    if (done.size() != known.size() || done[self] + 1 != own) return join(known, done); /* of a later meeting */
+    known = done; /* the thread has left there all that it knew */
+    known[self] = own;
+}
 void cluster_release(thread *t) { if (checking) release(at_clusters[t->in->group], t); }
 void cluster_complete(const cluster *c) { if (checking) complete(at_clusters[c]); }
 void cluster_acquire(thread *t) { if (checking) join(t->knows->known, at_clusters[t->in->group].done); }
@@ -154,16 +165,22 @@ void touch(const void *p, int bytes, int kind)
 {
     const char *c = (const char *)p;
     thread *t = device.self;
-    doubts_settle();
     if (!t || (c >= (const char *)t->stack && c < (const char *)t->stack + STACK)) return;
+    if (!doubts.empty()) doubts_settle();
     block *b = owner_of(c);
     if (b) {
         const int at = (int)(c - b->memory);
         device.shared((unsigned int)(b->rank + 1) << 24 | (unsigned int)at, bytes);
         return note_range(b, at, bytes, number(t), t->knows->known[(size_t)number(t)], kind, t->knows->known);
     }
+    static std::pair<const char *, const char *> again; /* most are where the one before was */
+    if (forgotten) again = {}, forgotten = false;
+    if (c >= again.first && c + bytes <= again.second) return;
     const auto next = allocated.upper_bound(c), last = next == allocated.begin() ? next : std::prev(next);
-    if (last != next && c + bytes <= last->first + last->second) return;
+    if (last != next && c + bytes <= last->first + last->second) {
+        again = { last->first, last->first + last->second };
+        return;
+    }
     if (last != next && c < last->first + last->second + NEAR) outside(*last, c, bytes);
     if (next != allocated.end() && c + bytes > next->first - NEAR) outside(*next, c, bytes);
 }
@@ -193,7 +210,7 @@ void copies_known(thread *t) { if (checking && t->knows->sent) t->knows->known[(
 void allocation(const void *p, size_t bytes)
 {
     if (bytes) allocated[(const char *)p] = bytes;
-    else allocated.erase((const char *)p);
+    else allocated.erase((const char *)p), forgotten = true;
 }
 
 }
