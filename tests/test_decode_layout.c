@@ -85,6 +85,7 @@ static void check(int hidden, int width, int experts, int top_k, int tokens)
         assert_true(l->grid[0] >= 1 && l->grid[0] <= SMS);
     }
     assert_int_equal(args[1].tiles, hidden / F16_ROWS);
+    assert_true(args[0].exponent_row == args[1].exponent_row && args[0].exponent_row >= width / 4 && args[0].exponent_row % 256 == 0);
 }
 
 static void check_all(void (*one)(int hidden, int width, int experts, int top_k, int tokens), int least, int most)
@@ -195,6 +196,7 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         assert_true(launch[pass - 1].shared_bytes <= SHARED && launch[pass - 1].threads <= 1024 && launch[pass - 1].grid[0] == SMS);
         assert_true(a->ring >= 1 && a->buffers >= 1 && workers * a->ring + 4 * MANY_TEAMS + 2 * a->buffers <= launch[pass - 1].threads);
         assert_true(a->columns == 8 * groups && a->most_jobs >= jobs_of(tokens * top_k, experts, a->columns));
+        assert_int_equal(a->exponent_row, width / 8);
         assert_true(a->parts == few[pass - 1].parts && a->slot_lines == few[pass - 1].slot_lines); /* so the bits are those of fewer tokens */
         check_many_places(a, pass, tokens, launch[pass - 1].shared_bytes);
         if (groups == 1) assert_true(launch[pass - 1].shared_bytes + 2048 <= TOGETHER); /* a block of pass 3 beside it: 1 KB is each block's own */

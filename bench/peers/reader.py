@@ -4,6 +4,7 @@ import ctypes
 import os
 import statistics
 import subprocess
+import time
 
 import torch
 
@@ -13,7 +14,7 @@ SHAPES = ((132 * 2, 1024), (132 * 4, 512), (132 * 8, 256), (132 * 16, 256), (132
 
 
 def graph_time(calls, reps=40):
-    """Microseconds of one call: median, p10, p90."""
+    """Microseconds of one call: median, p10, p90.  Behind work of another kind a card is slower for some hundredths of a second, which does not count."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -25,9 +26,10 @@ def graph_time(calls, reps=40):
     with torch.cuda.graph(graph):
         for call in calls:
             call()
-    for _ in range(3):
+    start = time.perf_counter()
+    while time.perf_counter() - start < 0.1:
         graph.replay()
-    torch.cuda.synchronize()
+        torch.cuda.synchronize()
     events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(reps)]
     for a, b in events:
         a.record()

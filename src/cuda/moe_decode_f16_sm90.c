@@ -130,7 +130,7 @@ static moi_status plan_it(moi_plan *plan)
     int64_t u = 0, exponents = 0, jobs = 0, columns_left = 0, pairs = 0, tokens = s->of[s->sizes - 1].tokens;
     for (int i = 0; i < s->sizes; i++) {
         int64_t all = s->of[i].args[0].most_jobs, columns = all * s->of[i].args[0].columns;
-        u = moii_max(u, columns * d->width * 2), exponents = moii_max(exponents, columns * d->width / 8);
+        u = moii_max(u, columns * d->width * 2), exponents = moii_max(exponents, columns * s->of[i].args[0].exponent_row);
         jobs = moii_max(jobs, all + 1);
         if (s->of[i].passes == 3) columns_left = moii_max(columns_left, columns), pairs = s->of[i].tokens * d->top_k;
     }

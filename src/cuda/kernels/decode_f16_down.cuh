@@ -55,22 +55,24 @@ MOII_FN void send_for(const unit &u, int expert, int slot, const worker &w, cons
 
 /* Where this lane's u of a unit's lines is; 0 lines: no unit.  NO_U: its column is not there, and what is multiplied for it is left. */
 #define NO_U 0xFFFFFFFFu
-typedef struct unit_place { unsigned int u; int lines; } unit_place;
+typedef struct unit_place { unsigned int u, exponents; int lines; } unit_place;
 
 MOII_FN unit_place place_of(const unit &u, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    unit_place p = { NO_U, 0 };
+    unit_place p = { NO_U, 0, 0 };
     if (!there_is(u, l)) return p;
     const int line = u.part * a.slot_lines, column = w.lane / 4;
     p.lines = min(a.slot_lines, a.lines - line);
-    if (pair_of(w, a, u.job, column) >= 0) p.u = (unsigned int)((u.job * a.columns + column) * a.width + line * F16_LINE + w.lane % 4 * 8);
+    const int row = u.job * a.columns + column;
+    if (pair_of(w, a, u.job, column) >= 0) p.u = (unsigned int)(row * a.width + line * F16_LINE + w.lane % 4 * 8);
+    p.exponents = (unsigned int)(row * a.exponent_row + line * (F16_LINE / 8) + w.lane % 4 * 4);
     return p;
 }
 
 /* Exponents of a line are in the order of the blocks for each of the four lanes. */
 MOII_FN unsigned int exponents_of(const unit_place &p, const moe_decode_f16_sm90_args &a, int line)
 {
-    return read_exponents(a.exponent + (p.u / 8 + threadIdx.x % 4 * 3 + line * 16));
+    return read_exponents(a.exponent + (p.exponents + line * (F16_LINE / 8)));
 }
 
 MOII_FN void load_u(line_u &u, const unit_place &p, const moe_decode_f16_sm90_args &a, int line)

@@ -14,7 +14,7 @@ MOII_FN unsigned short *u_of(const moe_decode_f16_sm90_args &a, int job, int col
 }
 MOII_FN unsigned char *exponent_of(const moe_decode_f16_sm90_args &a, int job, int column, int tile)
 {
-    return a.exponent + (unsigned int)((job * a.columns + column) * (a.width / 8) + (tile & ~15) + tile % 4 * 4 + tile / 4 % 4);
+    return a.exponent + (unsigned int)((job * a.columns + column) * a.exponent_row + (tile & ~15) + tile % 4 * 4 + tile / 4 % 4);
 }
 
 MOII_FN void write_u(unsigned short *to, uint4 v)

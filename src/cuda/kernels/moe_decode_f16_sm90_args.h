@@ -46,7 +46,7 @@ typedef struct moe_decode_f16_sm90_args {
     const unsigned char *scale;
     const unsigned short *x;    /* BF16 [tokens, hidden] */
     unsigned short *u;          /* FP16 [job, columns, width], times a power of two for each 8 values: 2^(exponent - 141) */
-    unsigned char *exponent;    /* [job, columns, width / 8]: decode_f16_columns.cuh */
+    unsigned char *exponent;    /* [job, columns, width / 8], rows exponent_row apart: decode_f16_columns.cuh */
     void *out;                  /* y [tokens, hidden] */
     const int *ids;             /* [tokens * top_k] */
     const float *weights;       /* the same; pass 2: of routed tokens (logits) blank until pass 1 has found them */
@@ -55,7 +55,7 @@ typedef struct moe_decode_f16_sm90_args {
     float *weights_out;
     unsigned int expert_scale_bytes;
     int tokens, top_k, experts;
-    int width, hidden;
+    int width, hidden, exponent_row;
     int renormalize;
     int out_f32;                /* y is FP32, else BF16 */
     int columns;                /* of x that are kept: 1, 2, 4 or 8; more tokens: of a job, 8 or 16 */
