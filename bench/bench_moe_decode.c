@@ -3,7 +3,6 @@
  * together several times larger than the last-level cache. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "decode_layer.h"
 

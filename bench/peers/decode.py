@@ -20,7 +20,8 @@ from reader import Reader, graph_time
 SHAPES = {"qwen3-30b-a3b": (2048, 768, 128, 8, 8), "qwen3-235b-a22b": (4096, 1536, 128, 8, 4), "e256-i512-h2048": (2048, 512, 256, 8, 8)}
 BATCHES = {"qwen3-30b-a3b": [1, 2, 4, 8, 16, 32, 64, 128], "qwen3-235b-a22b": [1, 2, 4, 8, 16, 32, 64, 128], "e256-i512-h2048": [1, 2, 4, 8]}
 HEAD = "commit,date,device,driver,sm_clock,mem_clock,op,row,case,batch,distinct,bytes,median_us,p10_us,p90_us,gb_s,read_us,share_of_read,error,error_mxfp8_x,one_minus_cosine"
-MX = m.Format(m.RECIPE_MX32, m.E4M3)
+MX, SQUARES = m.Format(m.RECIPE_MX32, m.E4M3), m.Format(m.RECIPE_BLK128, m.E4M3, m.SQUARE)
+MX_BYTES, SQUARES_BYTES = 33 / 32, 1 + 4 / 128 ** 2  # of a code and its part of a scale
 ROW = os.environ["DECODE_ROW"].encode() if "DECODE_ROW" in os.environ else None
 
 
@@ -123,7 +124,7 @@ def main():
             routes = [route(batch, experts, top_k, generator) for _ in range(layers)]
             xs = [torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16, generator=generator) for _ in range(layers)]
             distinct = sum(r[1].unique().numel() for r in routes) / layers
-            size = int(distinct * 3 * hidden * width * 33 / 32)
+            size = int(distinct * 3 * hidden * width * MX_BYTES)
             routers = [m.Route(CTX, r[0], top_k) for r in routes]
             plans = [m.Decode(CTX, MX, x, (r.ids, r.weights), w[0], w[1], hidden, width, experts, top_k, row=ROW) for x, r, w in zip(xs, routers, stack)]
             whole = [m.Decode(CTX, MX, x, r[0], w[0], w[1], hidden, width, experts, top_k, row=ROW) for x, r, w in zip(xs, routes, stack)]

@@ -15,9 +15,9 @@ import torch
 import decode as d
 import moiety as m
 
-SQUARES, PLAIN = m.Format(m.RECIPE_BLK128, m.E4M3, m.SQUARE), m.Format(m.RECIPE_BF16, m.BF16)
+PLAIN = m.Format(m.RECIPE_BF16, m.BF16)
 # weights, bytes of one, what rounds x and u
-FORMATS = {"mxfp8": (d.MX, 33 / 32, d.round_mx), "block-fp8": (SQUARES, 1 + 4 / 128 ** 2, d.round_128), "bf16": (PLAIN, 2, lambda v: v)}
+FORMATS = {"mxfp8": (d.MX, d.MX_BYTES, d.round_mx), "block-fp8": (d.SQUARES, d.SQUARES_BYTES, d.round_128), "bf16": (PLAIN, 2, lambda v: v)}
 # hidden and width no multiples of 128 or 64: MXFP8 alone
 SHAPES = {**d.SHAPES, "e128-i736-h2080": (2080, 736, 128, 8, 8)}
 ROOM = 11 << 30  # bytes of weights at most, of all layers

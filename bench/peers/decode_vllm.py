@@ -17,12 +17,11 @@ import moiety as m
 import vllm_moe
 
 SHAPES = ("qwen3-30b-a3b", "qwen3-235b-a22b")
-BLOCKS = m.Format(m.RECIPE_BLK128, m.E4M3, m.SQUARE)
-SCALE_PART = {"mxfp8": 1 / 32, "block-fp8": 4 / 128 ** 2}  # bytes of scales for each of codes
+FORMATS = {"mxfp8": (d.MX, d.MX_BYTES), "block-fp8": (d.SQUARES, d.SQUARES_BYTES)}  # bytes of one weight
 
 
 def weights_of(experts, rows, cols, generator):
-    ours, (codes, scales) = d.quantised_as([d.MX, BLOCKS], experts, rows, cols, generator)
+    ours, (codes, scales) = d.quantised_as([d.MX, d.SQUARES], experts, rows, cols, generator)
     return ours, (codes.view(torch.float8_e4m3fn), scales.view(torch.float32).view(experts, rows // 128, cols // 128))
 
 
@@ -37,10 +36,11 @@ def tune(layers):
     return "/".join(f"n{c['BLOCK_SIZE_N']}w{c['num_warps']}s{c['num_stages']}" for c in best)
 
 
-def ours(out, start, name, batch, xs, routes, stack, shape, read, fmt, weights):
+def ours(out, start, name, batch, xs, routes, stack, shape, read, weights):
     hidden, width, experts, top_k, layers = shape
     distinct = sum(r[1].unique().numel() for r in routes) / layers
-    size = int(distinct * 3 * hidden * width * (1 + SCALE_PART[weights]))
+    fmt, each = FORMATS[weights]
+    size = int(distinct * 3 * hidden * width * each)
     plans = [m.Decode(d.CTX, fmt, x, r[0], w[0], w[1], hidden, width, experts, top_k, row=d.ROW) for x, r, w in zip(xs, routes, stack)]
     m.share_workspace(plans)
     plans[0]()
@@ -57,7 +57,7 @@ def ours(out, start, name, batch, xs, routes, stack, shape, read, fmt, weights):
 def vllm(out, start, name, batch, xs, routes, stack, shape, read, kernel, row):
     hidden, width, experts, top_k, layers = shape
     distinct = sum(r[1].unique().numel() for r in routes) / layers
-    size = int(distinct * 3 * hidden * width * (1 + SCALE_PART["block-fp8"]))
+    size = int(distinct * 3 * hidden * width * d.SQUARES_BYTES)
     peers = [vllm_moe.Layer(kernel, x, *r[1:], *w) for x, r, w in zip(xs, routes, stack)]
     for p in peers:
         p.share_room(peers[0])
@@ -87,8 +87,8 @@ def main():
         for batch in d.BATCHES[name]:
             routes = [d.route(batch, experts, top_k, generator) for _ in range(layers)]
             xs = [torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16, generator=generator) for _ in range(layers)]
-            ours(out, start, name, batch, xs, routes, mine, shape, read, d.MX, "mxfp8")
-            ours(out, start, name, batch, xs, routes, theirs, shape, read, BLOCKS, "block-fp8")
+            ours(out, start, name, batch, xs, routes, mine, shape, read, "mxfp8")
+            ours(out, start, name, batch, xs, routes, theirs, shape, read, "block-fp8")
             vllm(out, start, name, batch, xs, routes, theirs, shape, read, kernel, os.path.basename(os.path.normpath(folder)))
         del both, mine, theirs
         torch.cuda.empty_cache()

@@ -94,9 +94,9 @@ static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_s
     return (int)moii_max((late + turn / 2) / turn, 1);
 }
 
-/* All blocks of pass 2 look at exponents until they are there.  Where rows of them lie close together, these looks wait for each other: one token took 17 or
- * 20 us, by where the workspace was. */
-int moii_decode_exponent_row(int64_t width) { return (int)moii_round_up(width / 4, 256); }
+/* Bytes between rows of exponents, of width / 8 each: all blocks of pass 2 look at them until they are there.  Where rows lie close together, these looks
+ * wait for each other: one token took 17 or 20 us, by where the workspace was. */
+static int exponent_row(int64_t width) { return (int)moii_round_up(width / 4, 256); }
 
 /* Slots of a worker of pass 2 whose weights it sends for before it has its first u, which comes behind them: one, where it has few units in all. */
 enum { FEW_UNITS = 4 };
@@ -121,7 +121,7 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, moii_decod
     args[0].late_turns = late_turns(&args[0], &args[1], tokens, on, launch[1].grid[0]);
     /* where registers do not hold all of x, no weights are sent for before it is kept: the rest would stand behind them */
     args[0].known_jobs = args[0].lines <= F16_X_LINES * F16_UP_WORKERS ? (int)d->top_k : 0;
-    args[0].exponent_row = args[1].exponent_row = moii_decode_exponent_row(d->width);
+    args[0].exponent_row = args[1].exponent_row = exponent_row(d->width);
     args[1].first_slots = first_slots(&args[1]);
     return launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER && launch[1].shared_bytes <= most_down;
 }

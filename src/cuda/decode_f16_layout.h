@@ -21,9 +21,6 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
 /* Experts of a lane where a pass routes for itself: HELD. */
 int moii_decode_held(int64_t experts);
 
-/* Bytes between rows of exponents, of width / 8 each, where pass 2 looks at them until they are there. */
-int moii_decode_exponent_row(int64_t width);
-
 /* Lines that a slot of pass 2 has room for: LINES. */
 int moii_decode_f16_lines(const moe_decode_f16_sm90_args *down);
 
