@@ -26,7 +26,11 @@ static void check_order(const place *p, size_t n)
 static int larger(int a, int b) { return a > b ? a : b; }
 
 /* Bytes that a warp has for routing a token, where sums come later: maxima, the best fours, their places, the best; or p of every expert. */
-static int scratch_of(const moe_decode_f16_sm90_args *a) { return a->experts <= 128 ? (64 + 64 + 16 + 32) * 4 : 256 * 4; }
+static int scratch_of(const moe_decode_f16_sm90_args *a) 
+{
+    if (a->experts > 512) return 0; /* a launch before */
+    return a->experts <= 128 ? (64 + 64 + 16 + 32) * 4 : a->experts <= 256 ? 256 * 4 : 512 * 4;
+}
 
 static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens, int end)
 {
@@ -39,7 +43,7 @@ static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens
         { a->at_sums, pass == 1 ? up_sums : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16 },
         { a->at_barriers, 8 * (slots + (pass == 1 ? 4 * F16_TEAMS : 0)), 8 },
         { a->at_ids, pairs * 4, 4 },
-        { a->at_weights, (pass == 1 ? a->experts <= 256 ? a->experts : 256 : pairs) * 4, 4 },
+        { a->at_weights, (pass == 1 ? a->experts <= 512 ? a->experts : 0 : pairs) * 4, 4 },
         { a->at_first, (a->experts + 1) * 4, 4 },
         { a->at_expert, a->most_jobs * 4, 4 },
         { a->at_column, a->most_jobs * F16_MOST_TOKENS * 2, 4 },
@@ -90,9 +94,9 @@ static void check(int hidden, int width, int experts, int top_k, int tokens)
 
 static void check_all(void (*one)(int hidden, int width, int experts, int top_k, int tokens), int least, int most)
 {
-    static const int experts[] = { 1, 8, 128, MOII_DECODE_F16_EXPERTS }, top_ks[] = { 1, 3, 8, MOII_DECODE_F16_TOP_K };
+    static const int experts[] = { 1, 8, 128, 512, MOII_DECODE_F16_EXPERTS }, top_ks[] = { 1, 3, 8, MOII_DECODE_F16_TOP_K };
     for (int i = 0; i < LENGTHS * LENGTHS; i++)
-        for (int e = 0; e < 4; e++)
+        for (int e = 0; e < 5; e++)
             for (int k = 0; k < 4; k++)
                 for (int tokens = least; tokens <= most; tokens *= 2) one(lengths[i % LENGTHS], lengths[i / LENGTHS], experts[e], top_ks[k], tokens);
 }
@@ -150,7 +154,7 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int t
 {
     bool up = pass == 1;
     int pairs = tokens * a->top_k, slots = (up ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
-    int scratch = a->top_k > 8 ? 256 * 4 : scratch_of(a), up_sums = larger(MANY_UP_WORKERS * 2 * (a->columns / 8) * 512, MANY_UP_WARPS * scratch);
+    int scratch = a->top_k > 8 && a->experts <= 512 ? 512 * 4 : scratch_of(a), up_sums = larger(MANY_UP_WORKERS * 2 * (a->columns / 8) * 512, MANY_UP_WARPS * scratch);
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
         { a->at_scales, slots * F16_ROWS * 4 * (up ? F16_UP_LINES : F16_DOWN_LINES), 4 },
@@ -158,7 +162,7 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int t
         { a->at_barriers, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 8 },
         { a->at_expert, a->most_jobs * 4, 4 },
         { up ? a->at_sums : a->at_column, up ? up_sums : a->most_jobs * a->columns * 2, 16 },
-        { up ? a->at_ids : a->at_share, up ? larger(pairs * 2, a->experts <= 256 ? a->experts * 4 : 1024) : 0, 4 },
+        { up ? a->at_ids : a->at_share, up ? larger(pairs * 2, a->experts <= 512 ? a->experts * 4 : 0) : 0, 4 },
         { up ? a->at_kept : a->at_share, up ? pairs * 2 : 0, 2 },
         { up ? a->at_first : a->at_share, up ? (a->experts + 1) * 4 : 0, 4 },
         { up ? a->at_tokens : a->at_share, up ? (tokens + 31) / 32 * ((a->experts + 3) / 4 * 4) * 4 : 0, 16 },

@@ -158,7 +158,7 @@ static void test_sweep(void **state)
  * finite, some are zeros of both signs. */
 static void close_logits(moit_rng *rng, float *l, int token, const shape *s)
 {
-    int fine = token % 7, rank[256];
+    int fine = token % 7, rank[512];
     for (int e = 0; e < s->experts; e++) {
         int at = (int)moit_below(rng, e + 1);
         rank[e] = rank[at], rank[at] = e;
@@ -177,11 +177,11 @@ static void close_logits(moit_rng *rng, float *l, int token, const shape *s)
 static void test_close(void **state)
 {
     (void)state;
-    static const int64_t experts[] = { 128, 256, 96, 200 }, top_ks[] = { 8, 16, 6, 1 };
-    for (int i = 0; i < 32; i++) {
-        if (!picked(151 + i / 2)) continue; /* in one of the selections that run without a GPU */
+    static const int64_t experts[] = { 128, 256, 96, 200, 512, 330 }, top_ks[] = { 8, 16, 6, 1 };
+    for (int i = 0; i < 48; i++) {
+        if (!picked(151 + i / 2)) continue; /* some are in the selections that run without a GPU */
         moit_rng rng = moit_seed("decode logits close", (uint64_t)i);
-        shape s = { i % 2 ? 40 : 8, 128, 128, experts[(i / 2 + i % 2 * 2) % 4], top_ks[i / 8] };
+        shape s = { i % 2 ? 40 : 8, 128, 128, i < 32 ? experts[(i / 2 + i % 2 * 2) % 4] : experts[4 + i / 2 % 2], top_ks[i < 32 ? i / 8 : (i - 32) / 4] };
         problem p = problem_make(i / 2 % 5 == 4 ? MOI_FORMAT_MXFP4 : MOI_FORMAT_MXFP8, s, MOI_BF16, MOI_F32);
         float *logits = exact_alloc(s.tokens * s.experts * 4);
         for (int t = 0; t < s.tokens; t++) close_logits(&rng, logits + t * s.experts, t, &s);
@@ -195,17 +195,17 @@ static void test_close(void **state)
 static void test_zeros(void **state)
 {
     (void)state;
-    static const int64_t experts[] = { 128, 256, 96, 200 };
+    static const int64_t experts[] = { 128, 256, 96, 200, 512, 330 };
     static const float first[] = { -0.0f, -1e-45f, -0x1p-145f, 0.0f }, last[] = { 0.0f, 0.0f, 1e-45f, -0.0f };
-    for (int i = 0; i < 16; i++) {
-        if (!picked(151 + i / 4)) continue; /* in one of the selections that run without a GPU */
-        shape s = { 8, 128, 128, experts[i % 4], 8 };
+    for (int i = 0; i < 24; i++) {
+        if (!picked(151 + i / 4)) continue; /* some are in the selections that run without a GPU */
+        shape s = { 8, 128, 128, i < 16 ? experts[i % 4] : experts[4 + i % 2], 8 };
         problem p = problem_make(MOI_FORMAT_MXFP8, s, MOI_BF16, MOI_F32);
         int64_t per = (s.experts + 31) / 32, behind = (s.experts - 1) / per * per;
         float *logits = exact_alloc(s.tokens * s.experts * 4);
         for (int64_t t = 0; t < s.tokens; t++)
             for (int64_t e = 0; e < s.experts; e++) {
-                const int pair = (int)(t + i / 4) % 4;
+                const int pair = (int)(t + (i < 16 ? i / 4 : i / 2)) % 4;
                 float *l = &logits[t * s.experts + e];
                 *l = e % 15 == 7 && e < 90 ? 1.0f + 0.01f * (float)e : -1.0f - 0.01f * (float)e; /* six are greater than 0 */
                 if (e == 0) *l = first[pair];
@@ -223,7 +223,7 @@ static void test_many_tokens(void **state)
 {
     (void)state;
     enum { MANY_CASES = 84 };
-    static const int64_t tokens[] = { 9, 12, 16, 17, 31, 33, 63, 64, 65, 97, 128, 130 }, experts[] = { 1, 2, 7, 33, 60, 64, 127, 128, 129, 200, 255, 256, 257 };
+    static const int64_t tokens[] = { 9, 12, 16, 17, 31, 33, 63, 64, 65, 97, 128, 130 }, experts[] = { 1, 2, 7, 33, 60, 64, 127, 128, 129, 200, 512, 256, 257 };
     if (!moit_gpu()) skip();
     for (int i = 0; i < MANY_CASES; i++) {
         if (!picked(118 + i)) continue; /* some are in the selections that run without a GPU, and with the search for races */

@@ -5,7 +5,7 @@
 #include "decode_routing.h"
 #include "format.h"
 
-int moii_decode_held(int64_t experts) { return experts <= 128 ? 4 : 8; }
+int moii_decode_held(int64_t experts) { return experts <= 128 || experts > MOII_ROUTED_IN_PASSES ? 4 : experts <= 256 ? 8 : 16; }
 
 int moii_decode_f16_lines(const moe_decode_f16_sm90_args *down) { return down->slot_lines > 2 ? F16_DOWN_LINES : 2; }
 

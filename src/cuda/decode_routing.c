@@ -36,7 +36,7 @@ moi_status moii_decode_route(const moi_plan *plan, const moi_moe_decode_args *in
     float *weights = in->weights_out ? in->weights_out + slot : (float *)(void *)((char *)workspace + places->weights);
     const float *logits = in->logits + first * d->experts;
     out->weights = weights;
-    if (tokens <= places->in_pass && d->experts <= MOII_ROUTED_IN_PASSES) {
+    if (tokens <= places->in_pass) {
         out->logits = logits, out->ids_out = ids, out->weights_out = weights;
         return MOI_OK;
     }

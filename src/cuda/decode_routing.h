@@ -6,7 +6,7 @@
 
 #include "gpu.h"
 
-enum { MOII_ROUTED_IN_PASSES = 256 }; /* experts, where passes route for themselves: ROUTE_IN_REGISTERS */
+enum { MOII_ROUTED_IN_PASSES = 512 }; /* most experts where passes route for themselves: ROUTE_IN_REGISTERS */
 
 /* In the workspace of a plan from logits; up to in_pass tokens are routed by the first launch. */
 typedef struct moii_decode_places { int64_t ids, weights, probs; int in_pass; } moii_decode_places;

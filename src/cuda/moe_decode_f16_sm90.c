@@ -24,7 +24,7 @@ static void defines_for(int pass, int weights, int held, int lines, char defines
 static void variant(int i, char defines[MOII_DEFINES])
 {
     int side = i / WEIGHTS;
-    defines_for(side / 2 + 1, i % WEIGHTS, side % 2 ? 8 : 4, side % 2 ? 3 : 2, defines);
+    defines_for(side < HELD ? 1 : 2, i % WEIGHTS, 4 << side % HELD, 2 + side % HELD, defines);
 }
 
 static void many_defines_for(int pass, int weights, int held, int groups, char defines[MOII_DEFINES])
@@ -40,7 +40,7 @@ static void many_variant(int i, char defines[MOII_DEFINES])
     many_defines_for(side < HELD ? 1 : side == HELD ? 2 : 3, i % WEIGHTS, held[side % HELD], i / WEIGHTS % GROUPS + 1, defines);
 }
 
-static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = 4 * WEIGHTS, .variant = variant };
+static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = (HELD + 2) * WEIGHTS, .variant = variant };
 static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = (HELD + 1) * GROUPS * WEIGHTS + 1,
                                          .variant = many_variant };
 
@@ -63,7 +63,15 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 
 /* Launches for batches up to 1, 2, 4, ... MANY_TOKENS tokens. */
 enum { SIZES = 8, KERNELS = 7 };
-enum { ROUTED_IN_PASS = MANY_TOKENS }; /* tokens: faster than a launch for them */
+
+/* Tokens that pass 1 routes itself, faster than a launch for them: of one token at a time not so many. */
+enum { ROUTED_IN_PASS = MANY_TOKENS, ROUTED_ONE_BY_ONE = 64 };
+static int routed_in_pass(const moi_moe_decode_desc *d)
+{
+    if (d->experts > MOII_ROUTED_IN_PASSES) return 0;
+    return moii_decode_many_held(d->experts, d->top_k) ? ROUTED_IN_PASS : ROUTED_ONE_BY_ONE;
+}
+
 typedef struct launches {
     int tokens;
     moe_decode_f16_sm90_args args[2]; /* but for the operands */
@@ -141,7 +149,7 @@ static moi_status plan_it(moi_plan *plan)
     s->at_pairs = moii_decode_reserve(plan, 2 * columns_left);
     s->at_sums = moii_decode_reserve(plan, 4 * pairs * d->hidden);
     if (!d->from_logits) return MOI_OK;
-    s->places = moii_decode_places_for(plan, tokens, ROUTED_IN_PASS);
+    s->places = moii_decode_places_for(plan, tokens, routed_in_pass(d));
     s->route.kernel = &moii_route_kernel;
     return moii_gpu_prepare(plan->ctx, &s->route, 1);
 }

@@ -40,7 +40,7 @@ static int weight_of(const moi_format *f)
 
 /* Tokens of a launch: what its lists hold. */
 enum { MOST_TOKENS = 128, MOST_PAIRS = 1024, MOST_EXPERTS = 2048, MOST_WIDTH = 7168, MOST_TOP_K = 16 };
-enum { ROUTED_IN_PASS = 32 }; /* tokens; measured: from about 48 on, a launch costs less */
+enum { ROUTED_IN_PASS = 32, ROUTED_EXPERTS = 256 }; /* tokens; measured: from about 48 on, a launch costs less */
 static int64_t most_tokens(const moi_moe_decode_desc *d)
 {
     return moii_min(moii_min(moii_max(d->max_tokens, 1), MOST_TOKENS), MOST_PAIRS / d->top_k);
@@ -130,7 +130,7 @@ static void plan_workspace(moi_plan *plan)
     state *s = plan->state;
     moii_decode_reserve(plan, s->tokens * d->top_k * d->width * 2);
     if (!d->from_logits) return;
-    s->places = moii_decode_places_for(plan, s->tokens, ROUTED_IN_PASS);
+    s->places = moii_decode_places_for(plan, s->tokens, d->experts <= ROUTED_EXPERTS ? ROUTED_IN_PASS : 0);
 }
 
 static moi_status plan_it(moi_plan *plan)

@@ -8,7 +8,7 @@
 
 enum { THREADS = 128, TOKENS = 4 };
 
-const moii_kernel moii_route_kernel = { .stem = "route_plain", .archs = "sm_80 sm_90a sm_100a", .newer = true, .registers = 96 };
+const moii_kernel moii_route_kernel = { .stem = "route_plain", .archs = "sm_80 sm_90a sm_100a", .newer = true, .registers = 128 };
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {

@@ -14,7 +14,7 @@
 #include "route_groups.cuh"
 enum { COUNTED = HELD }; /* rooms */
 #else
-enum { COUNTED = 8 };    /* logits of a lane */
+enum { COUNTED = ROUTE_HELD }; /* logits of a lane */
 #endif
 
 enum { WORKERS = PASS == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS, TEAMS = MANY_TEAMS, WARPS = PASS == 1 ? MANY_UP_WARPS : MANY_DOWN_WARPS };

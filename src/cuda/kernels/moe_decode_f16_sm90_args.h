@@ -18,14 +18,14 @@ enum { F16_ROWS = 16, F16_LINE = 128, F16_LINE_BYTES = F16_ROWS * F16_LINE, F16_
 enum { F16_MOST_TOKENS = 8, F16_MOST_SLOTS = 16 };
 enum { F16_X_LINES = 2 }; /* lines of x that a worker of pass 1 has in registers at once */
 /* Bytes of pass 1's sums, two places for each worker, by experts of a lane: routing has the room before. */
-#define F16_UP_SUMS(held) ((held) == 4 ? 8192 : 9216)
+#define F16_UP_SUMS(held) ((held) == 4 ? 8192 : 1152 * (held))
 
 /* More tokens, or of larger layers (moe_decode_many_sm90.cu): a job is up to 8 or 16 tokens of one expert.  One warp brings columns. */
 enum { MANY_TEAMS = 3, MANY_UP_WORKERS = MANY_TEAMS * F16_TEAM, MANY_UP_WARPS = MANY_UP_WORKERS + MANY_TEAMS + 1 };
 enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 4, MANY_TOKENS = 128, MANY_GROUPS_FROM = 64 };
 /* What a block of pass 2 finds: either half's share and what lies between them, then so many jobs' words of either half. */
 enum { MANY_SHARE_JOBS = 3, MANY_SHARE_FIRST = 10, MANY_SHARE_WORDS = 16 };
-#define MANY_UP_SUMS(held, columns) ((held) == 4 || (columns) > F16_MOST_TOKENS ? 2 * MANY_UP_WORKERS * 64 * (columns) : 16384)
+#define MANY_UP_SUMS(held, columns) (!(held) ? 32768 : (held) == 4 || (columns) > F16_MOST_TOKENS ? 2 * MANY_UP_WORKERS * 64 * (columns) : 16384)
 /* Bytes of a line of 8 columns in shared memory: FP16, then factors; u's exponents are there first. */
 #define MANY_LINE(pass) (256 * F16_MOST_TOKENS + ((pass) == 1 ? 32 : 128))
 

@@ -8,15 +8,15 @@
 
 #include "route_topk.cuh"
 
-/* Words of shared memory for a warp, 16-byte aligned, by experts of a lane, 4 or 8; most slots. */
-#define ROUTE_SCRATCH(held) ((held) == 4 ? 176 : 256)
+/* Words of shared memory for a warp, 16-byte aligned, by experts of a lane, 4, 8 or 16; most slots. */
+#define ROUTE_SCRATCH(held) ((held) == 4 ? 176 : 32 * (held))
 enum { ROUTE_SLOTS = 16 };
 
 #define ROUTE_APART 9.5367431640625e-7f /* 2^-20 */
 #define ROUTE_LARGEST 3.402823466e38f
 
 /* A lane's logits of a token: of experts lane * per and on; -Inf where there is none. */
-typedef struct route_logits { float l[8]; } route_logits;
+typedef struct route_logits { float l[ROUTE_HELD]; } route_logits;
 MOII_FN route_logits route_read(const float *logits, route_shape s, int held, int per, int lane)
 {
     route_logits r;
@@ -65,9 +65,9 @@ MOII_FN void route_put(int *to, int v)
 MOII_FN bool route_by_logits(const route_logits &r, route_shape s, int *ids, float *scratch, int held, int per, int lane)
 {
     const int fours = held / 4, slots = 4 * s.top_k;
-    float *rows = scratch + 64, *best = rows + 5 * ROUTE_SLOTS, own[2], left = moii_float_of(0xFF800000u);
-    int *first = (int *)(rows + 4 * ROUTE_SLOTS), greater[2], left_at = 0;
-    float v[8];
+    float *rows = scratch + max(64, 32 * fours), *best = rows + 5 * ROUTE_SLOTS, own[ROUTE_HELD / 4], left = moii_float_of(0xFF800000u);
+    int *first = (int *)(rows + 4 * ROUTE_SLOTS), greater[ROUTE_HELD / 4], left_at = 0;
+    float v[ROUTE_HELD];
     bool finite = true;
 #pragma unroll
     for (int i = 0; i < held; i++) finite = finite && r.l[i] <= ROUTE_LARGEST, v[i] = fminf(r.l[i], ROUTE_LARGEST); /* no NaN */
@@ -81,7 +81,8 @@ MOII_FN bool route_by_logits(const route_logits &r, route_shape s, int *ids, flo
     }
     best[lane] = moii_float_of(0x7FFFFFFFu), rows[lane] = rows[lane + 32] = moii_float_of(0xFF800000u);
     __syncwarp();
-    route_greater(scratch, 32 * fours, own, fours, greater);
+#pragma unroll
+    for (int g = 0; g < fours; g += 2) route_greater(scratch, 32 * fours, own + g, min(fours, 2), greater + g);
 #pragma unroll
     for (int g = 0; g < fours; g++) {
         const float *l = v + 4 * g;

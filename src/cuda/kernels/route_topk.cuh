@@ -2,7 +2,7 @@
  * route_topk.cuh: softmax and the best experts of one token by one warp: what route_plain computes, and what a decode kernel that
  * begins with router logits computes for itself; the same bits, since it is the same code.
  *
- *   up to 256 experts   lane i has `per` neighbours, i * per and on, as keys in registers, so that of equal keys the lowest lane's comes first:
+ *   up to 512 experts   lane i has `per` neighbours, i * per and on, as keys in registers, so that of equal keys the lowest lane's comes first:
  *                       one redux and one ballot find the best
  *   more                probabilities in memory, lane i has i, i + 32, ...
  *   arithmetic          exponentials and their sum in double; p is the FP32 rounding of their quotient, and p decides the order
@@ -13,7 +13,7 @@
 
 #include "num.h"
 
-enum { ROUTE_IN_REGISTERS = 256 }; /* experts; of more, probabilities must be in memory */
+enum { ROUTE_IN_REGISTERS = 512, ROUTE_HELD = ROUTE_IN_REGISTERS / 32 }; /* experts, and of a lane; of more, probabilities must be in memory */
 
 /* Keys that order as p does: NaN 1, then numbers; 0: no expert, or one that is taken. */
 MOII_FN unsigned int route_key(float p) { return moii_is_nan(p) ? 1u : moii_bits_of(p) + 2u; }
@@ -57,12 +57,12 @@ MOII_FN float route_quotient(float x, double sum, double inverse)
 }
 
 /* What a lane knows of its token's experts. */
-typedef struct route_lane { unsigned int key[8]; } route_lane;
+typedef struct route_lane { unsigned int key[ROUTE_HELD]; } route_lane;
 
-/* held: 4 or 8, a constant, at least per; p: [experts] or NULL */
+/* held: 4, 8 or 16, a constant, at least per; p: [experts] or NULL */
 MOII_FN void route_softmax(route_lane &h, const float *logits, float *p, int experts, int held, int per, int lane)
 {
-    float l[8], most = moii_float_of(0xFF800000u);
+    float l[ROUTE_HELD], most = moii_float_of(0xFF800000u);
     double sum = 0;
 #pragma unroll
     for (int i = 0; i < held; i++) {
@@ -170,7 +170,8 @@ MOII_FN void route_held(const float *logits, float *p, route_shape s, int *ids, 
 MOII_FN void route_token(const float *logits, float *p, route_shape s, int *ids, float *weights, int lane)
 {
     if (s.experts <= 128) route_held(logits, p, s, ids, weights, 4, lane);
-    else if (s.experts <= ROUTE_IN_REGISTERS) route_held(logits, p, s, ids, weights, 8, lane);
+    else if (s.experts <= 256) route_held(logits, p, s, ids, weights, 8, lane);
+    else if (s.experts <= ROUTE_IN_REGISTERS) route_held(logits, p, s, ids, weights, ROUTE_HELD, lane);
     else {
         route_lane none;
         route_softmax_memory(logits, p, s.experts, lane);
