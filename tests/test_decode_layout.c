@@ -9,7 +9,7 @@
 enum { SMS = 132, SHARED = 232448, TOGETHER = 228 << 10 };
 static const moii_decode_device H200 = { SMS, 4917 }, H100 = { SMS, 3352 };
 
-static const int lengths[] = { 128, 256, 384, 512, 640, 768, 1536, 2048, 4096, 7168 };
+static const int lengths[] = { 128, 256, 384, 512, 640, 768, 1536, 2048, 4096, 7168, 14336 };
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
 typedef struct place { int at, bytes, align; } place;
@@ -188,8 +188,8 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
     _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2], few[2];
     moii_gpu_launch launch[3], few_launch[2];
     int groups;
-    if (!moii_decode_many_layout(&d, tokens, SMS, SHARED, args, launch, &groups)) { /* lists of many experts beside the longest rows */
-        assert_true(experts == MOII_DECODE_F16_EXPERTS && (hidden > 4096 || width > 4096) && tokens > 16);
+    if (!moii_decode_many_layout(&d, tokens, SMS, SHARED, args, launch, &groups)) { /* columns of hidden, or lists of many experts beside long rows */
+        assert_true(hidden > MOII_DECODE_F16_HIDDEN || (experts == MOII_DECODE_F16_EXPERTS && (hidden > 4096 || width > 4096) && tokens > 16));
         return;
     }
     assert_true(args[0].policy == (tokens > 8 ? EVICT_FIRST : EVICT_NORMAL) && args[1].policy == EVICT_FIRST);
@@ -201,7 +201,10 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         assert_true(a->ring >= 1 && a->buffers >= 1 && workers * a->ring + 4 * MANY_TEAMS + 2 * a->buffers <= launch[pass - 1].threads);
         assert_true(a->columns == 8 * groups && a->most_jobs >= jobs_of(tokens * top_k, experts, a->columns));
         assert_int_equal(a->exponent_row, width / 8);
-        assert_true(a->parts == few[pass - 1].parts && a->slot_lines == few[pass - 1].slot_lines); /* so the bits are those of fewer tokens */
+        /* slots are those of fewer tokens, so the bits are; pass 2 is launched for all of them, or for some and then for the others */
+        const int launches = pass == 1 ? 1 : moii_decode_many_launches(&d, a), all = few[pass - 1].parts;
+        assert_true(a->slot_lines == few[pass - 1].slot_lines && a->parts * launches >= all && a->parts * (launches - 1) < all);
+        assert_int_equal(a->lines, launches == 1 ? few[pass - 1].lines : a->parts * a->slot_lines);
         check_many_places(a, pass, tokens, launch[pass - 1].shared_bytes);
         if (groups == 1) assert_true(launch[pass - 1].shared_bytes + 2048 <= TOGETHER); /* a block of pass 3 beside it: 1 KB is each block's own */
     }

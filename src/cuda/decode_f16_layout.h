@@ -7,7 +7,7 @@
 #include "kernels/moe_decode_f16_sm90_args.h"
 
 /* The largest layer that it and moe_decode_many_sm90 take. */
-enum { MOII_DECODE_F16_EXPERTS = 2048, MOII_DECODE_F16_K = 7168, MOII_DECODE_F16_TOP_K = F16_MOST_SLOTS };
+enum { MOII_DECODE_F16_EXPERTS = 2048, MOII_DECODE_F16_HIDDEN = 8192, MOII_DECODE_F16_WIDTH = 32768, MOII_DECODE_F16_TOP_K = F16_MOST_SLOTS };
 
 typedef struct moii_decode_device { int sms, memory_gb_s; } moii_decode_device; /* as of moii_gpu */
 

@@ -48,6 +48,24 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int share
  * What is likely to be read is asked for early where there is time for it.  All measured: docs/notes/warp-decode.md. */
 enum { BLOCK_BYTES = 1 << 10, SUM_BLOCKS = 4, LIKELY_BYTES = 192 << 10 };
 
+/* Pass 2: as many lines of its items in one launch as leave room for two slots of each worker, or where lists leave no room for that, for one. */
+static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes)
+{
+    const int lines = a->lines, parts = a->parts;
+    for (int ring = 2; ring; ring--)
+        for (int launches = 1; launches <= parts; launches++) {
+            a->parts = (int)moii_ceil_div(parts, launches), a->lines = (int)moii_min(lines, a->parts * a->slot_lines);
+            int bytes = fill(a, 2, tokens, shared_bytes);
+            if (bytes && a->ring >= ring) return bytes;
+        }
+    return 0;
+}
+
+int moii_decode_many_launches(const moi_moe_decode_desc *d, const moe_decode_f16_sm90_args *down)
+{
+    return (int)moii_ceil_div(d->width / F16_LINE, down->parts * down->slot_lines);
+}
+
 static many_shares even_shares(int tiles, int blocks)
 {
     return (many_shares){ .tiles = tiles, .inverse_tiles = (unsigned int)((1ull << 32) / (unsigned int)tiles + 1), .even = 1 / (float)blocks };
@@ -68,6 +86,9 @@ static many_shares down_shares(const moe_decode_f16_sm90_args *down, int blocks,
     return s;
 }
 
+/* An item's job is found by a multiplication: many_shares. */
+static bool divisible(const moe_decode_f16_sm90_args *a) { return (int64_t)a->most_jobs * a->tiles * a->tiles < INT64_C(1) << 32; }
+
 bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
                              moii_gpu_launch launch[3], int *groups)
 {
@@ -76,17 +97,20 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     int64_t pairs = tokens * d->top_k;
     launch[0].threads = 32 * MANY_UP_WARPS, launch[1].threads = 32 * MANY_DOWN_WARPS;
     launch[1].grid[0] = sms;
+    const int parts = args[1].parts, lines = args[1].lines;
     for (*groups = tokens > MANY_GROUPS_FROM ? 2 : 1; *groups; --*groups) {
         bool early = *groups == 1;
         for (int pass = 0; pass < 2; pass++) {
             args[pass].columns = *groups * F16_MOST_TOKENS, args[pass].token_words = (tokens + 31) / 32;
             args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);
-            launch[pass].shared_bytes = fill(&args[pass], pass + 1, tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         }
+        launch[0].shared_bytes = fill(&args[0], 1, tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
+        args[1].parts = parts, args[1].lines = lines;
+        launch[1].shared_bytes = fill_down(&args[1], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
         args[0].shares = even_shares(args[0].tiles, sms), args[0].down_shares = down_shares(&args[1], sms, early);
         args[0].likely = early ? LIKELY_BYTES / (MANY_UP_WORKERS * args[0].slot_bytes) : 0;
-        if (launch[0].shared_bytes && launch[1].shared_bytes) return true;
+        if (launch[0].shared_bytes && launch[1].shared_bytes && divisible(&args[0]) && divisible(&args[1])) return true;
     }
     return false;
 }

@@ -9,8 +9,11 @@
 int moii_decode_many_held(int64_t experts, int64_t top_k);
 
 /* Arguments of passes 1 and 2, but for the operands, and launches for up to `tokens` (at most MANY_TOKENS) tokens of a layer that moe_decode_f16_sm90
- * takes; groups: GROUPS.  False: so many tokens do not fit. */
+ * takes; groups: GROUPS.  Pass 2's are those of the first of its launches.  False: so many tokens do not fit. */
 bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
                              moii_gpu_launch launch[3], int *groups);
+
+/* How often pass 2 is launched, each time with as many lines of its items as `down` has, or what is left. */
+int moii_decode_many_launches(const moi_moe_decode_desc *d, const moe_decode_f16_sm90_args *down);
 
 #endif

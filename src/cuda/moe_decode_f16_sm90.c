@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * moe_decode_f16_sm90.c: launches moe_decode_f16_sm90.cu twice: gate and up, then down; for more than 8 tokens, and for fewer of large layers,
- * moe_decode_many_sm90.cu three times: the same, then the sum of each token's slots; before them route_plain.cu, if logits are of many experts. */
+ * moe_decode_many_sm90.cu three times: the same, then the sum of each token's slots; of wide experts down several times; before them route_plain.cu, if
+ * logits are of many experts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,25 @@ static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_
 static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = (HELD + 1) * GROUPS * WEIGHTS + 1,
                                          .variant = many_variant };
 
+/* For up to so many tokens.  passes: 2, or moe_decode_many_sm90's 3, of which the second is launched `downs` times. */
+typedef struct launches {
+    int tokens, passes, downs;
+    moe_decode_f16_sm90_args args[2]; /* but for the operands */
+    moii_gpu_launch launch[3];
+    int kernel[3];
+} launches;
+
+/* False: so many tokens at once do not fit. */
+static bool lay_out(const moi_moe_decode_desc *d, const moii_gpu *gpu, int tokens, launches *l, int *groups)
+{
+    const moii_decode_device on = { gpu->sms, gpu->memory_gb_s };
+    l->tokens = tokens, l->passes = 2, l->downs = 1;
+    if (tokens <= F16_MOST_TOKENS && moii_decode_f16_layout(d, tokens, on, l->args, l->launch)) return true;
+    if (!moii_decode_many_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch, groups)) return false;
+    l->passes = 3, l->downs = moii_decode_many_launches(d, &l->args[1]);
+    return true;
+}
+
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 {
     const moi_moe_decode_desc *d = desc;
@@ -54,11 +74,16 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     bool mx = f->recipe == MOI_RECIPE_MX32 && (f->elem == MOI_E4M3 || f->elem == MOI_E5M2);
     bool squares = f->recipe == MOI_RECIPE_BLK128 && f->block == MOI_BLOCK_SQUARE && f->elem == MOI_E4M3;
     if ((!mx && !squares) || f->layout != MOI_LAYOUT_ROW) return false;
-    *why = "hidden and width must be multiples of 128, at most 7168";
-    if (d->hidden % F16_LINE || d->width % F16_LINE || !d->hidden || !d->width || d->hidden > MOII_DECODE_F16_K || d->width > MOII_DECODE_F16_K) return false;
+    *why = "hidden and width must be multiples of 128, hidden at most 8192 and width at most 32768";
+    if (d->hidden % F16_LINE || d->width % F16_LINE || !d->hidden || !d->width) return false;
+    if (d->hidden > MOII_DECODE_F16_HIDDEN || d->width > MOII_DECODE_F16_WIDTH) return false;
     *why = "top_k must be at most 16 and experts at most 2048";
     if (d->top_k > MOII_DECODE_F16_TOP_K || d->experts > MOII_DECODE_F16_EXPERTS) return false;
-    return moii_gpu_fits(ctx, &kernel, why);
+    if (!moii_gpu_fits(ctx, &kernel, why)) return false;
+    *why = "a token's columns and lists do not fit shared memory";
+    launches one;
+    int groups;
+    return lay_out(d, moii_gpu_of(ctx), 1, &one, &groups);
 }
 
 /* Launches for batches up to 1, 2, 4, ... MANY_TOKENS tokens. */
@@ -72,13 +97,6 @@ static int routed_in_pass(const moi_moe_decode_desc *d)
     return moii_decode_many_held(d->experts, d->top_k) ? ROUTED_IN_PASS : ROUTED_ONE_BY_ONE;
 }
 
-typedef struct launches {
-    int tokens;
-    moe_decode_f16_sm90_args args[2]; /* but for the operands */
-    int passes;
-    moii_gpu_launch launch[3];
-    int kernel[3];
-} launches;
 typedef struct state {
     moii_gpu_kernel kernel[KERNELS]; /* those that are needed */
     int kernels;
@@ -109,12 +127,9 @@ static int needs(state *s, const moii_kernel *which, const char *defines, int sh
 static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu, int tokens)
 {
     launches *l = &s->of[s->sizes];
-    l->tokens = tokens;
     int groups = 0;
-    const moii_decode_device on = { gpu->sms, gpu->memory_gb_s };
-    bool many = tokens > F16_MOST_TOKENS || !moii_decode_f16_layout(d, tokens, on, l->args, l->launch);
-    if (many && !moii_decode_many_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch, &groups)) return false;
-    l->passes = many ? 3 : 2;
+    if (!lay_out(d, gpu, tokens, l, &groups)) return false;
+    const bool many = l->passes == 3;
     for (int pass = 0; pass < l->passes; pass++) {
         char defines[MOII_DEFINES];
         if (many) many_defines_for(pass + 1, weights_of(&d->weights), moii_decode_many_held(d->experts, d->top_k), groups, defines);
@@ -155,15 +170,46 @@ static moi_status plan_it(moi_plan *plan)
 }
 
 /* Lines of 128 bytes behind each other along k, rows within a line; of gate and up 8 rows each. */
-static moi_status make_maps(const moi_plan *plan, const launches *l, const moi_moe_decode_args *in, product_map *up, product_map *down)
+static moi_status map_up(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     int64_t h = d->hidden, f = d->width;
-    const int64_t up_sizes[4] = { F16_LINE, f, 2 * d->experts, h / F16_LINE }, up_strides[3] = { h, f * h, F16_LINE };
-    const int64_t down_sizes[3] = { F16_LINE, d->experts * h, f / F16_LINE }, down_strides[2] = { f, F16_LINE };
-    const int up_box[4] = { F16_LINE, F16_ROWS / 2, 2, l->args[0].slot_lines }, down_box[3] = { F16_LINE, F16_ROWS, l->args[1].slot_lines };
-    MOII_TRY(moii_decode_map(plan, up, in->gate_up.data, 4, up_sizes, up_strides, up_box));
-    return moii_decode_map(plan, down, in->down.data, 3, down_sizes, down_strides, down_box);
+    const int64_t sizes[4] = { F16_LINE, f, 2 * d->experts, h / F16_LINE }, strides[3] = { h, f * h, F16_LINE };
+    const int box[4] = { F16_LINE, F16_ROWS / 2, 2, up->slot_lines };
+    return moii_decode_map(plan, &up->map, in->gate_up.data, 4, sizes, strides, box);
+}
+/* Of lines `first` and on. */
+static moi_status map_down(const moi_plan *plan, const moi_moe_decode_args *in, int64_t first, moe_decode_f16_sm90_args *down)
+{
+    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
+    int64_t f = d->width;
+    const int64_t sizes[3] = { F16_LINE, d->experts * d->hidden, f / F16_LINE - first }, strides[2] = { f, F16_LINE };
+    const int box[3] = { F16_LINE, F16_ROWS, down->slot_lines };
+    return moii_decode_map(plan, &down->map, (const char *)in->down.data + first * F16_LINE, 3, sizes, strides, box);
+}
+static moi_status map_both(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up, moe_decode_f16_sm90_args *down)
+{
+    MOII_TRY(map_up(plan, in, up));
+    return map_down(plan, in, 0, down);
+}
+
+/* Pass 2 of the lines behind those of the first launch. */
+static moi_status run_further(const moi_plan *plan, const launches *l, const moi_moe_decode_args *in, moe_decode_f16_sm90_args down, moi_stream stream)
+{
+    const state *s = plan->state;
+    const int lines = down.lines;
+    down.continues = 1;
+    for (int n = 1; n < l->downs; n++) {
+        down.u += lines * F16_LINE, down.exponent += lines * (F16_LINE / 8), down.scale += lines * 4;
+        down.lines = (int)moii_min(lines, plan->desc.moe_decode.width / F16_LINE - n * lines), down.parts = (int)moii_ceil_div(down.lines, down.slot_lines);
+        bool pushed;
+        MOII_TRY(moii_gpu_enter(moii_gpu_of(plan->ctx), &pushed));
+        moi_status status = map_down(plan, in, (int64_t)n * lines, &down);
+        moii_gpu_leave(moii_gpu_of(plan->ctx), pushed);
+        MOII_TRY(status);
+        MOII_TRY(moii_gpu_run(plan, &s->kernel[l->kernel[1]], &l->launch[1], &down, stream));
+    }
+    return MOI_OK;
 }
 
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
@@ -171,18 +217,16 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     const moi_moe_decode_args *in = args;
     const state *s = plan->state;
-    product_map maps[2];
     int size = 0;
     while (size + 1 < s->sizes && s->of[size].tokens < in->tokens) size++;
     const launches *l = &s->of[size];
+    moe_decode_f16_sm90_args up = l->args[0], down = l->args[1];
     bool pushed;
     MOII_TRY(moii_gpu_enter(moii_gpu_of(plan->ctx), &pushed)); /* the driver encodes maps only where a context is current */
-    moi_status status = make_maps(plan, l, in, &maps[0], &maps[1]);
+    moi_status status = map_both(plan, in, &up, &down);
     moii_gpu_leave(moii_gpu_of(plan->ctx), pushed);
-    if (status) return status;
+    MOII_TRY(status);
     for (int64_t t = 0; t < in->tokens; t += l->tokens) {
-        moe_decode_f16_sm90_args up = l->args[0], down = l->args[1];
-        up.map = maps[0], down.map = maps[1];
         up.tokens = down.tokens = (int)moii_min(l->tokens, in->tokens - t);
         up.scale = in->gate_up.scale, down.scale = in->down.scale;
         moii_decode_routing r;
@@ -200,6 +244,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         down.sums = (float *)(void *)((char *)workspace + s->at_sums);
         for (int pass = 0; pass < l->passes; pass++) {
             MOII_TRY(moii_gpu_run(plan, &s->kernel[l->kernel[pass]], &l->launch[pass], pass ? &down : &up, stream));
+            if (pass == 1) MOII_TRY(run_further(plan, l, in, down, stream));
         }
     }
     return MOI_OK;

@@ -91,6 +91,7 @@ PTX ld_global_nc_u8(u32 &x, u64 a) { x = *global_run<unsigned char>(a, 1); }
 PTX ld_global_nc_v2_u32(u32 &x, u32 &y, u64 a) { const u32 *p = global_run<u32>(a, 2); x = p[0], y = p[1]; }
 PTX ld_global_nc_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u64 a) { const u32 *p = global_run<u32>(a, 4); x = p[0], y = p[1], z = p[2], w = p[3]; }
 PTX ld_global_cg_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u64 a) { ld_global_nc_v4_u32(x, y, z, w, a); }
+PTX ld_global_cg_f32(float &d, u64 a) { d = at_global<float>(a); }
 PTX ld_global_nc_L2__cache_hint_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u64 a, u64) { ld_global_nc_v4_u32(x, y, z, w, a); }
 PTX ld_relaxed_gpu_global_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u64 a) { once_more(), ld_global_nc_v4_u32(x, y, z, w, a); }
 PTX ld_relaxed_gpu_global_u32(u32 &d, u64 a) { once_more(), d = at_global<u32>(a); }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_many_down.cuh: pass 2 of moe_decode_many_sm90: 16 outputs of a job's pairs are one worker's; pass 3: the sum of a token's pairs.
  *
- * A slot is a part of an item's 16 rows, some lines.  Sums go to memory, [pair, hidden], each once: they stay in L2. */
+ * A slot is a part of an item's 16 rows, some lines.  Sums go to memory, [pair, hidden], each once: they stay in L2.  Where a job's columns do not leave
+ * room enough, a launch has some of the lines alone, and the next one begins with its sums. */
 #ifndef MOII_DECODE_MANY_DOWN_CUH
 #define MOII_DECODE_MANY_DOWN_CUH
 
@@ -27,13 +28,28 @@ MOII_FN bool next_slot(work &k, const moe_decode_f16_sm90_args &a, const lists &
     return true;
 }
 
+/* Where a lane's sums are of column i, 0 or 1, of a group; 0: there is none. */
+MOII_FN float *sums_of(const worker &w, const moe_decode_f16_sm90_args &a, const work &k, int group, int i)
+{
+    const int pair = pair_of(w, a, k.job, group * F16_MOST_TOKENS + w.lane % 4 * 2 + i);
+    return pair < 0 ? 0 : a.sums + (long long)pair * a.hidden + (k.tile * F16_ROWS + row_at(w.lane / 4));
+}
 MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const tile_sum &sum, const work &k, int group)
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int pair = pair_of(w, a, k.job, group * F16_MOST_TOKENS + w.lane % 4 * 2 + i);
-        float *to = a.sums + (long long)pair * a.hidden + (k.tile * F16_ROWS + row_at(w.lane / 4));
-        store_if(pair >= 0, to, sum.v[i]), store_if(pair >= 0, to + 8, sum.v[i + 2]); /* no branch: lanes stay together */
+        float *to = sums_of(w, a, k, group, i);
+        store_if(to, to, sum.v[i]), store_if(to, to + 8, sum.v[i + 2]); /* no branch: lanes stay together */
+    }
+}
+/* What an item begins with. */
+MOII_FN void take_sums(tile_sum sum[GROUPS], const work &k, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    if (!a.continues || !there_is(k, l)) return;
+#pragma unroll
+    for (int n = 0; n < 2 * GROUPS; n++) {
+        const float *from = sums_of(w, a, k, n / 2, n % 2);
+        sum[n / 2].v[n % 2] = load_if(from, from), sum[n / 2].v[n % 2 + 2] = load_if(from, from + 8);
     }
 }
 
@@ -55,6 +71,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
     turn t = { 0, 0 };
     source from = {};
     if (there_is(later, l)) from = source_of(w, a, later.job);
+    take_sums(all, k, w, a, l);
     for (;;) {
         hold_columns(held, k, w, a, l);
         if (!there_is(k, l)) break;
@@ -71,12 +88,13 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)
 #pragma unroll
-            for (int j = 0; j < 4; j++) all[g].v[j] = k.part ? all[g].v[j] + sum[g].v[j] : sum[g].v[j];
+            for (int j = 0; j < 4; j++) all[g].v[j] = k.part || a.continues ? all[g].v[j] + sum[g].v[j] : sum[g].v[j];
         const work done = k;
         if (!next_slot(k, a, l)) continue;
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)
             if (g == 0 || !few) put_sums(w, a, all[g], done, g);
+        take_sums(all, k, w, a, l);
     }
 }
 

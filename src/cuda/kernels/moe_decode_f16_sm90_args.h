@@ -78,6 +78,7 @@ typedef struct moe_decode_f16_sm90_args {
     int *shares_left;           /* of each block of pass 2 what it does of either half (decode_many_lists.cuh), and their first jobs' words */
     short *pairs_left;          /* [job, columns]: pairs, -1 behind them */
     float *sums;                /* [pair, hidden]: by pass 2 for pass 3 */
+    int continues;              /* pass 2: sums are there, of the lines before these: a launch behind the first (decode_many_down.cuh) */
     int buffers;                /* jobs whose columns have room */
     int likely;                 /* pass 1: slots of each worker that are asked for before jobs are known */
     many_shares shares, down_shares; /* of pass 1's blocks, and pass 2's */

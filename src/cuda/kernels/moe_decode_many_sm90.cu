@@ -11,6 +11,7 @@
  *             (decode_many_rooms.cuh), so that weights come from memory once, and columns once or twice into each block
  *   bits      sums are cut by the shape alone, as for fewer tokens: nothing depends on the batch
  *   halves    jobs go in two halves, and a block has a share of each (decode_many_lists.cuh)
+ *   lines     of long rows a launch of pass 2 has some alone, and the next one goes on with its sums
  *   launch    pass 1 waits for the grid before it, leaves jobs, and lets pass 2 start when each block is done with the first half.  Pass 2 begins with that,
  *             as its blocks find room, and waits for pass 1's end before the second half.  Pass 3 is there beside pass 2 and
  *             lets the next layer's pass 1 start, block by block as those of pass 2 end */
@@ -62,6 +63,7 @@ extern "C" __global__ void __launch_bounds__(BOUND, 1) moe_decode_many_sm90(cons
     make_lists(l, a, w.warp, w.lane);
 #else
     if (threadIdx.x == 0) grid_release();
+    if (a.continues) grid_wait();
     take_jobs(l, a);
 #endif
     held_columns h = first_columns(a, l);

@@ -231,6 +231,14 @@ MOII_FN void store_if(bool wanted, float *to, float v)
     asm volatile("{\n .reg .pred there;\n setp.ne.b32 there, %2, 0;\n @there st.global.f32 [%0], %1;\n}"
                  :: "l"((unsigned long long)__cvta_generic_to_global(to)), "f"(v), "r"((int)wanted) : "memory");
 }
+/* From L2; 0 where it is not wanted. */
+MOII_FN float load_if(bool wanted, const float *from)
+{
+    float v = 0;
+    asm volatile("{\n .reg .pred there;\n setp.ne.b32 there, %2, 0;\n @there ld.global.cg.f32 %0, [%1];\n}"
+                 : "+f"(v) : "l"((unsigned long long)__cvta_generic_to_global(from)), "r"((int)wanted) : "memory");
+    return v;
+}
 MOII_FN void word_load_if(bool wanted, unsigned int to, const void *from)
 {
     asm volatile("{\n .reg .pred there;\n setp.ne.b32 there, %2, 0;\n @there cp.async.ca.shared.global [%0], [%1], 4;\n}"
