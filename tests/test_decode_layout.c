@@ -246,6 +246,7 @@ static void test_crossing(void **state)
     moi_format mx = MOI_FORMAT_MXFP8, cols = mx, vectors = blk;
     cols.layout = MOI_LAYOUT_COL, vectors.block = MOI_BLOCK_VECTOR;
     const struct { const moi_format *weights; int64_t hidden, width, experts, from; } cases[] = {
+        { &mx, 4096, 14336, 32, 20 },    { &blk, 4096, 14336, 8, 16 },  { &blk, 5120, 8192, 256, 129 }, { &mx, 4096, 5376, 32, 129 },
         { &mx, 2048, 768, 128, 129 },    { &mx, 4096, 1536, 128, 129 }, { &mx, 2048, 512, 256, 129 },  { &mx, 4096, 1536, 256, 129 },
         { &cols, 2048, 768, 128, 16 },   { &mx, 2048, 672, 128, 16 },  { &mx, 2080, 768, 256, 32 },   { &mx, 2048, 768, 1024, 513 },
         { &blk, 2048, 768, 128, 129 },   { &blk, 4096, 1536, 128, 129 }, { &blk, 2048, 736, 128, 96 },

@@ -5,7 +5,7 @@
     MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/decode.py [OUT.csv]
 
 CUDA graphs of several layers, each with weights and routing of its own, so that nothing of a layer is left in L2, and one workspace.  Time: a graph's replay
-between two events, divided by the layers; median of 40 with p10 and p90.  Bytes: the chosen experts' three matrices with their scales, each
+between two events, divided by the layers; median of 40 with p10 and p90, in five turns with what it is compared with.  Bytes: the chosen experts' three matrices with their scales, each
 expert once.  The plain read is stream.cu over as many bytes, in graphs of as many reads; the best of its launch shapes counts.
 DECODE_ROW names a row other than the default, DECODE_SHAPES a selection."""
 import ctypes
@@ -15,7 +15,7 @@ import sys
 import torch
 
 import moiety as m
-from reader import Reader, graph_time
+from reader import Reader, captured, graph_time, in_turns
 
 SHAPES = {"qwen3-30b-a3b": (2048, 768, 128, 8, 8), "qwen3-235b-a22b": (4096, 1536, 128, 8, 4), "e256-i512-h2048": (2048, 512, 256, 8, 8)}
 BATCHES = {"qwen3-30b-a3b": [1, 2, 4, 8, 16, 32, 64, 128], "qwen3-235b-a22b": [1, 2, 4, 8, 16, 32, 64, 128], "e256-i512-h2048": [1, 2, 4, 8]}
@@ -29,7 +29,7 @@ def quantised_as(formats, experts, rows, cols, generator):
     """The same random weights in each of formats: codes and scales."""
     codes = [torch.empty(experts, rows, cols, dtype=torch.uint8, device="cuda") for _ in formats]
     scales = [torch.empty(experts, m.lib.moi_scale_bytes(ctypes.byref(f), rows, cols, 0), dtype=torch.uint8, device="cuda") for f in formats]
-    step = 16
+    step = min(16, experts)
     for e in range(0, experts, step):
         x = torch.randn(step * rows, cols, device="cuda", dtype=torch.bfloat16, generator=generator) * 0.02
         for f, c, s in zip(formats, codes, scales):
@@ -140,10 +140,9 @@ def main():
             assert all(torch.equal(p.y, q.y) for p, q in zip(plans, whole)), "from logits: other bits"
             error, distance = errors(plans[0].y, want)
             peer = quantised_error(xs[0], routes[0][1], routes[0][2], stack[0], hidden, width, want)
-            floor = read(size, layers)[0]
-            for case, calls in (("from ids", plans), ("from logits", whole)):
-                us = graph_time(calls)
-                report(out, start, plans[0].row, name, "mxfp8 " + case, batch, distinct, size, us, floor, error, peer, distance)
+            floor, *times = in_turns([read.reads(size, layers), captured(plans), captured(whole)])
+            for case, us in zip(("from ids", "from logits"), times):
+                report(out, start, plans[0].row, name, "mxfp8 " + case, batch, distinct, size, us, floor[0], error, peer, distance)
             for p in plans + whole + routers:
                 p.free()
         del stack

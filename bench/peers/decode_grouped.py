@@ -7,7 +7,7 @@ itself expects them to be faster, in one process.
 
 Weights in MXFP8, in FP8 with a scale for each square of 128, and in BF16.  Beside FP8 grouped products round x and u as the weights are (blocks in
 vectors); the decode rows never do.  Otherwise as decode.py, columns too; error_mxfp8_x: the error of the layer whose x and u are rounded.
-DECODE_BATCHES, DECODE_SHAPES: a selection."""
+DECODE_BATCHES, DECODE_SHAPES, DECODE_FORMATS: a selection."""
 import os
 
 import torch
@@ -18,8 +18,9 @@ import moiety as m
 PLAIN = m.Format(m.RECIPE_BF16, m.BF16)
 # weights, bytes of one, what rounds x and u
 FORMATS = {"mxfp8": (d.MX, d.MX_BYTES, d.round_mx), "block-fp8": (d.SQUARES, d.SQUARES_BYTES, d.round_128), "bf16": (PLAIN, 2, lambda v: v)}
-# hidden and width no multiples of 128 or 64: MXFP8 alone
-SHAPES = {**d.SHAPES, "e128-i736-h2080": (2080, 736, 128, 8, 8)}
+# hidden and width no multiples of 128 or 64: MXFP8 alone; then few experts, which many tokens share early
+SHAPES = {**d.SHAPES, "e128-i736-h2080": (2080, 736, 128, 8, 8), "e64-i1408-h2048": (2048, 1408, 64, 6, 8), "e16-i6400-h4096": (4096, 6400, 16, 2, 4),
+          "e16-i8192-h5120": (5120, 8192, 16, 1, 4), "e8-i14336-h4096": (4096, 14336, 8, 2, 4)}
 ROOM = 11 << 30  # bytes of weights at most, of all layers
 BATCHES = [int(b) for b in os.environ.get("DECODE_BATCHES", "32,64,128,129,192,256,257,384,512,1024").split(",")]
 
@@ -33,7 +34,7 @@ def weights_of(name, experts, rows, cols, generator):
 
 def main():
     start, out, read, names = d.begin(SHAPES)
-    for shape, name in ((s, f) for s in names for f in FORMATS):
+    for shape, name in ((s, f) for s in names for f in os.environ.get("DECODE_FORMATS", ",".join(FORMATS)).split(",")):
         hidden, width, experts, top_k, layers = SHAPES[shape]
         if hidden % 128 and name != "mxfp8":
             continue
@@ -48,7 +49,7 @@ def main():
             size = int(distinct * 3 * hidden * width * each)
             want = d.reference(xs[0], *routes[0][1:], *stack[0], hidden, width)
             rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want, rounding)
-            floor = read(size, layers)[0]
+            floor = d.in_turns([read.reads(size, layers)])[0][0]
             for case, grouped_from in (("never", 0), ("always", 1), ("auto", -1)):
                 plans = [m.Decode(d.CTX, fmt, x, r[0], *w, hidden, width, experts, top_k, grouped_from=grouped_from) for x, r, w in zip(xs, routes, stack)]
                 m.share_workspace(plans)

@@ -6,7 +6,7 @@
 
 FOLDER holds vLLM's fused_moe.py (vllm_moe.py reads it); its name is the row's.  Weights are the same numbers in both formats, x and routing the same.
 vLLM's routing and the sorting of its slots are not timed; each product has the fastest of four configurations, which the row names: N of a tile,
-warps, stages.  Either side's result is compared with float64 of its own weights before it is timed.  Otherwise as decode.py, columns too:
+warps, stages.  All are timed in turns.  Either side's result is compared with float64 of its own weights before it is timed.  Otherwise as decode.py, columns too:
 error_mxfp8_x is for vLLM the error of the same layer with x and u rounded in blocks of 128."""
 import os
 
@@ -29,18 +29,39 @@ def tune(layers):
     """the fastest configuration of each product for all layers; how they are called"""
     best = []
     for second in (False, True):
-        times = [d.graph_time([lambda l=l: l.product(second, c) for l in layers], 9)[0] for c in vllm_moe.CONFIGS]
+        times = [us[0] for us in d.in_turns([d.captured([lambda l=l: l.product(second, c) for l in layers]) for c in vllm_moe.CONFIGS], 2)]
         best.append(vllm_moe.CONFIGS[times.index(min(times))])
     for layer in layers:
         layer.configs = tuple(best)
     return "/".join(f"n{c['BLOCK_SIZE_N']}w{c['num_warps']}s{c['num_stages']}" for c in best)
 
 
-def ours(out, start, name, batch, xs, routes, stack, shape, read, weights):
+def bytes_of(routes, shape, each):
+    hidden, width, *_ = shape
+    return int(distinct_of(routes) * 3 * hidden * width * each)
+
+
+def distinct_of(routes):
+    return sum(r[1].unique().numel() for r in routes) / len(routes)
+
+
+class Case:
+    """What is timed, beside a plain read of as many bytes; errors: what its line says of them."""
+
+    def __init__(self, name, row, calls, read, size, errors):
+        self.name, self.row, self.calls, self.size, self.errors = name, row, calls, size, errors
+        self.graphs = [d.captured(calls), read.reads(size, len(calls))]
+
+
+def report(out, start, name, batch, distinct, cases):
+    times = d.in_turns([g for c in cases for g in c.graphs])
+    for c, us, floor in zip(cases, times[::2], times[1::2]):
+        d.report(out, start, c.row, name, c.name, batch, distinct, c.size, us, floor[0], *c.errors)
+
+
+def ours(xs, routes, stack, shape, read, weights):
     hidden, width, experts, top_k, layers = shape
-    distinct = sum(r[1].unique().numel() for r in routes) / layers
     fmt, each = FORMATS[weights]
-    size = int(distinct * 3 * hidden * width * each)
     plans = [m.Decode(d.CTX, fmt, x, r[0], w[0], w[1], hidden, width, experts, top_k, row=d.ROW) for x, r, w in zip(xs, routes, stack)]
     m.share_workspace(plans)
     plans[0]()
@@ -48,16 +69,11 @@ def ours(out, start, name, batch, xs, routes, stack, shape, read, weights):
     error, distance = d.errors(plans[0].y, want)
     assert error < 1e-2, f"ours is off by {error}"
     rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want)
-    us = d.graph_time(plans)
-    d.report(out, start, plans[0].row, name, f"{weights} from logits", batch, distinct, size, us, read(size, layers)[0], error, rounded, distance)
-    for p in plans:
-        p.free()
+    return Case(f"{weights} from logits", plans[0].row, plans, read, bytes_of(routes, shape, each), (error, rounded, distance))
 
 
-def vllm(out, start, name, batch, xs, routes, stack, shape, read, kernel, row):
+def vllm(xs, routes, stack, shape, read, kernel, row):
     hidden, width, experts, top_k, layers = shape
-    distinct = sum(r[1].unique().numel() for r in routes) / layers
-    size = int(distinct * 3 * hidden * width * d.SQUARES_BYTES)
     peers = [vllm_moe.Layer(kernel, x, *r[1:], *w) for x, r, w in zip(xs, routes, stack)]
     for p in peers:
         p.share_room(peers[0])
@@ -70,8 +86,7 @@ def vllm(out, start, name, batch, xs, routes, stack, shape, read, kernel, row):
     error, distance = d.errors(peers[0].y, want)
     rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want, d.round_128)
     assert error < 1.25 * rounded, f"vLLM is off by {error}, its rounding by {rounded}"
-    us = d.graph_time(peers)
-    d.report(out, start, f"{row} {chosen}", name, "block-fp8 from ids", batch, distinct, size, us, read(size, layers)[0], error, rounded, distance)
+    return Case("block-fp8 from ids", f"{row} {chosen}", peers, read, bytes_of(routes, shape, d.SQUARES_BYTES), (error, rounded, distance))
 
 
 def main():
@@ -87,9 +102,11 @@ def main():
         for batch in d.BATCHES[name]:
             routes = [d.route(batch, experts, top_k, generator) for _ in range(layers)]
             xs = [torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16, generator=generator) for _ in range(layers)]
-            ours(out, start, name, batch, xs, routes, mine, shape, read, "mxfp8")
-            ours(out, start, name, batch, xs, routes, theirs, shape, read, "block-fp8")
-            vllm(out, start, name, batch, xs, routes, theirs, shape, read, kernel, os.path.basename(os.path.normpath(folder)))
+            cases = [ours(xs, routes, mine, shape, read, "mxfp8"), ours(xs, routes, theirs, shape, read, "block-fp8"),
+                     vllm(xs, routes, theirs, shape, read, kernel, os.path.basename(os.path.normpath(folder)))]
+            report(out, start, name, batch, distinct_of(routes), cases)
+            for p in cases[0].calls + cases[1].calls:
+                p.free()
         del both, mine, theirs
         torch.cuda.empty_cache()
 

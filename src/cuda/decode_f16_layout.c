@@ -81,16 +81,18 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
 enum { TOGETHER = 226 << 10, DOWN = 112 << 10, DOWN_OF_TWO = 84 << 10, ALONE = 114 << 10 };
 
 /* Pass 2 is let in when so many bytes of each block's weights are left in pass 1: earlier, it is in its way; slow memory gives fewer in the time that its
- * start takes.  But where units of pass 2 have so few bytes that it takes longer than they, at once.  All of this is measured: docs/notes/warp-decode.md. */
+ * start takes.  But where units of pass 2 have so few bytes that it takes longer than they, at once, if memory is fast or the token is alone.  All of this
+ * is measured: docs/notes/warp-decode.md. */
 enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 7 << 16, LATE_BYTES_SLOW = 6 << 16, LATE_BYTES_4_SLOW = 4 << 16, SLOW_GB_S = 4000, UNIT_BYTES = 17 << 8 };
 
 static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int tokens, moii_decode_device on, int64_t down_blocks)
 {
     const bool slow = on.memory_gb_s && on.memory_gb_s < SLOW_GB_S;
-    const int64_t late = tokens == 4 ? (slow ? LATE_BYTES_4_SLOW : LATE_BYTES_4) : slow ? LATE_BYTES_SLOW : LATE_BYTES;
-    int64_t unit = (int64_t)down->lines * F16_LINE_BYTES / down->parts;
-    if (unit * down_blocks < (int64_t)UNIT_BYTES * on.sms) return 0;
-    int turn = F16_TEAMS * up->lines * F16_LINE_BYTES;
+    const int64_t unit = (int64_t)down->lines * F16_LINE_BYTES / down->parts;
+    const bool small = unit * down_blocks < (int64_t)UNIT_BYTES * on.sms;
+    if (small && (!slow || tokens == 1)) return 0;
+    const int64_t few = slow ? LATE_BYTES_4_SLOW : LATE_BYTES_4, late = small ? LATE_BYTES : tokens == 4 ? few : slow ? LATE_BYTES_SLOW : LATE_BYTES;
+    const int turn = F16_TEAMS * up->lines * F16_LINE_BYTES;
     return (int)moii_max((late + turn / 2) / turn, 1);
 }
 

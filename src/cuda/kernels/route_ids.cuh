@@ -58,40 +58,55 @@ MOII_FN void route_put(int *to, int v)
     asm volatile("st.relaxed.cta.shared.u32 [%0], %1;" :: "r"((unsigned int)__cvta_generic_to_shared(to)), "r"(v) : "memory");
 }
 
-/* Logits go in fours.  The best slots are in as many fours as there are slots, those with the greatest maxima: each maximum counts the greater ones, then each
- * logit of these fours the greater ones there, which is its slot; none waits for the one before.  A maximum's last bits give way to its number, lest two be
- * equal, and one of them is set, for zeros of both signs are; false: that has hidden a better one, or logits that matter are neither equal nor apart, or not
- * finite. */
+/* Logits go in fours, of more than 256 experts in eights.  The best slots are in as many of them as there are slots, those with the greatest maxima: each maximum
+ * counts the greater ones, then each logit of these fours the greater ones there, which is its slot; none waits for the one before.  A maximum's last bits give
+ * way to its number, lest two be equal, and one of them is set, for zeros of both signs are; false: that has hidden a better one, or logits that matter are
+ * neither equal nor apart, or not finite. */
+#define ROUTE_WIDE(held) ((held) > 8 ? 8 : 4)
+static_assert(64 + (ROUTE_WIDE(ROUTE_HELD) + 1) * ROUTE_SLOTS + 32 <= ROUTE_SCRATCH(ROUTE_HELD), "maxima, logits and places of the best, and the best");
+
+MOII_FN float route_top(const float *l, int wide)
+{
+    float top = fmaxf(fmaxf(l[0], l[1]), fmaxf(l[2], l[3]));
+    return wide > 4 ? fmaxf(top, fmaxf(fmaxf(l[4], l[5]), fmaxf(l[6], l[7]))) : top;
+}
+/* How many of four that equal `mine` are of lower experts; lower: so many of the four are. */
+MOII_FN int route_equal_before(float4 v, float mine, int lower)
+{
+    return (v.x == mine && lower > 0) + (v.y == mine && lower > 1) + (v.z == mine && lower > 2) + (v.w == mine && lower > 3);
+}
+
 MOII_FN bool route_by_logits(const route_logits &r, route_shape s, int *ids, float *scratch, int held, int per, int lane)
 {
-    const int fours = held / 4, slots = 4 * s.top_k;
-    float *rows = scratch + max(64, 32 * fours), *best = rows + 5 * ROUTE_SLOTS, own[ROUTE_HELD / 4], left = moii_float_of(0xFF800000u);
-    int *first = (int *)(rows + 4 * ROUTE_SLOTS), greater[ROUTE_HELD / 4], left_at = 0;
+    const int wide = ROUTE_WIDE(held), fours = held / wide, slots = wide * s.top_k;
+    float *rows = scratch + 64, *best = rows + (wide + 1) * ROUTE_SLOTS, own[2], left = moii_float_of(0xFF800000u);
+    int *first = (int *)(rows + wide * ROUTE_SLOTS), greater[2], left_at = 0;
     float v[ROUTE_HELD];
     bool finite = true;
 #pragma unroll
     for (int i = 0; i < held; i++) finite = finite && r.l[i] <= ROUTE_LARGEST, v[i] = fminf(r.l[i], ROUTE_LARGEST); /* no NaN */
 #pragma unroll
     for (int g = 0; g < fours; g++) {
-        const float *l = v + 4 * g;
         const unsigned int all = 32u * (unsigned int)fours, number = (unsigned int)(lane * fours + g);
-        const unsigned int top = moii_bits_of(fmaxf(fmaxf(fmaxf(l[0], l[1]), fmaxf(l[2], l[3])), -ROUTE_LARGEST));
+        const unsigned int top = moii_bits_of(fmaxf(route_top(v + wide * g, wide), -ROUTE_LARGEST));
         own[g] = moii_float_of((top & ~(2u * all - 1u)) | all | (top >> 31 ? number : all - 1u - number));
         scratch[number] = own[g];
     }
-    best[lane] = moii_float_of(0x7FFFFFFFu), rows[lane] = rows[lane + 32] = moii_float_of(0xFF800000u);
-    __syncwarp();
+    best[lane] = moii_float_of(0x7FFFFFFFu);
 #pragma unroll
-    for (int g = 0; g < fours; g += 2) route_greater(scratch, 32 * fours, own + g, min(fours, 2), greater + g);
+    for (int i = 0; i < wide * ROUTE_SLOTS; i += 32) rows[lane + i] = moii_float_of(0xFF800000u);
+    __syncwarp();
+    route_greater(scratch, 32 * fours, own, fours, greater);
 #pragma unroll
     for (int g = 0; g < fours; g++) {
-        const float *l = v + 4 * g;
+        const float *l = v + wide * g;
         if (greater[g] < s.top_k) {
-            *(float4 *)(rows + 4 * greater[g]) = make_float4(l[0], l[1], l[2], l[3]);
-            first[greater[g]] = lane * per + 4 * g;
+#pragma unroll
+            for (int i = 0; i < wide; i += 4) *(float4 *)(rows + wide * greater[g] + i) = make_float4(l[i], l[i + 1], l[i + 2], l[i + 3]);
+            first[greater[g]] = lane * per + wide * g;
         } else {
-            const float top = fmaxf(fmaxf(l[0], l[1]), fmaxf(l[2], l[3]));
-            if (top > left) left = top, left_at = lane * per + 4 * g;
+            const float top = route_top(l, wide);
+            if (top > left) left = top, left_at = lane * per + wide * g;
         }
     }
     __syncwarp();
@@ -101,16 +116,14 @@ MOII_FN bool route_by_logits(const route_logits &r, route_shape s, int *ids, flo
         int chosen = 0;
 #pragma unroll 1
         for (int base = 0; base < slots; base += 32) {
-            const int at = min(base + lane, slots - 1), expert = first[at / 4] + at % 4;
+            const int at = min(base + lane, slots - 1), expert = first[at / wide] + at % wide;
             const float mine = rows[at];
             int slot;
             route_greater(rows, (slots + 31) & ~31, &mine, 1, &slot);
 #pragma unroll 1
-            for (int j = 0; j < s.top_k && equals; j++) {
-                const float4 v = *(const float4 *)(rows + 4 * j);
-                const int lower = expert - first[j]; /* so many of the four come before it */
-                slot += (v.x == mine && lower > 0) + (v.y == mine && lower > 1) + (v.z == mine && lower > 2) + (v.w == mine && lower > 3);
-            }
+            for (int j = 0; j < s.top_k && equals; j++)
+#pragma unroll
+                for (int i = 0; i < wide; i += 4) slot += route_equal_before(*(const float4 *)(rows + wide * j + i), mine, expert - first[j] - i);
             const bool is = slot < s.top_k && base + lane < slots;
             chosen += __popc(__ballot_sync(0xFFFFFFFFu, is));
             if (is) route_put(ids + slot, expert), route_put((int *)best + slot, (int)moii_bits_of(mine)); /* of equal ones, zeros of both signs, either */
