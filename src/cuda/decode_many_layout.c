@@ -5,7 +5,11 @@
 #include "decode_routing.h"
 #include "format.h"
 
-int moii_decode_many_held(int64_t experts, int64_t top_k) { return experts > MOII_ROUTED_IN_PASSES ? 4 : top_k > 8 || experts > 256 ? 0 : experts <= 128 ? 4 : 8; }
+int moii_decode_many_held(int64_t experts, int64_t top_k)
+{
+    if (experts > MOII_ROUTED_IN_PASSES) return 4; /* nothing is routed there */
+    return top_k > 8 || experts > 256 ? 0 : experts <= 128 ? 4 : 8;
+}
 
 /* Places in shared memory; what they need. */
 static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)

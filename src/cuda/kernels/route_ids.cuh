@@ -58,10 +58,10 @@ MOII_FN void route_put(int *to, int v)
     asm volatile("st.relaxed.cta.shared.u32 [%0], %1;" :: "r"((unsigned int)__cvta_generic_to_shared(to)), "r"(v) : "memory");
 }
 
-/* Logits go in fours, of more than 256 experts in eights.  The best slots are in as many of them as there are slots, those with the greatest maxima: each maximum
- * counts the greater ones, then each logit of these fours the greater ones there, which is its slot; none waits for the one before.  A maximum's last bits give
- * way to its number, lest two be equal, and one of them is set, for zeros of both signs are; false: that has hidden a better one, or logits that matter are
- * neither equal nor apart, or not finite. */
+/* Logits go in fours, of more than 256 experts in eights.  The best slots are in as many of them as there are slots, those with the greatest maxima: each
+ * maximum counts the greater ones, then each logit of these fours the greater ones there, which is its slot; none waits for the one before.  A maximum's last
+ * bits give way to its number, lest two be equal, and one of them is set, for zeros of both signs are; false: that has hidden a better one, or logits that
+ * matter are neither equal nor apart, or not finite. */
 #define ROUTE_WIDE(held) ((held) > 8 ? 8 : 4)
 static_assert(64 + (ROUTE_WIDE(ROUTE_HELD) + 1) * ROUTE_SLOTS + 32 <= ROUTE_SCRATCH(ROUTE_HELD), "maxima, logits and places of the best, and the best");
 
