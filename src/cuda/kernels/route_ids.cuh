@@ -144,7 +144,12 @@ MOII_FN bool route_by_logits(const route_logits &r, route_shape s, int *ids, flo
 /* A lane's experts, as many for each lane, some of which there may not be: lanes do not leave loops over them apart (own_warp.cuh). */
 MOII_FN bool route_there(int i, int per, route_shape s, int lane) { return lane * per + i < s.experts; }
 
-/* p of all experts, in memory. */
+/* p of all experts, in memory.  Where a lane has many, some exponentials at once. */
+#if HELD == 16
+#define ROUTE_AT_ONCE 4
+#else
+#define ROUTE_AT_ONCE 1
+#endif
 MOII_FN void route_all(const float *logits, float *p, route_shape s, int per, int lane)
 {
     float most = moii_float_of(0xFF800000u), *own = p + lane * per;
@@ -157,16 +162,16 @@ MOII_FN void route_all(const float *logits, float *p, route_shape s, int per, in
     for (int i = 0; i < per; i++)
         if (route_there(i, per, s, lane)) most = fmaxf(most, own[i]);
     most = route_most(most);
-#pragma unroll 1
-    for (int i = 0; i < per; i++) {
-        if (!route_there(i, per, s, lane)) continue;
-        const double x = route_exp(own[i], most);
-        own[i] = (float)x;
-        sum += x;
+#pragma unroll ROUTE_AT_ONCE
+    for (int i = 0; i < per; i++) { /* no branch between exponentials */
+        const bool there = route_there(i, per, s, lane);
+        const double x = route_exp(there ? own[i] : most, most);
+        if (there) own[i] = (float)x;
+        sum += there ? x : 0.0;
     }
     sum = route_sum(sum);
     const double inverse = 1.0 / sum;
-#pragma unroll 1
+#pragma unroll ROUTE_AT_ONCE
     for (int i = 0; i < per; i++)
         if (route_there(i, per, s, lane)) own[i] = route_quotient(own[i], sum, inverse);
     __syncwarp();
