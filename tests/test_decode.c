@@ -268,8 +268,9 @@ static void check_two(const char *row, moi_format f, int64_t tokens, int64_t mor
 static void test_one_workspace(void **state)
 {
     (void)state;
-    static const int64_t tokens[][2] = { { 2, 8 }, { 40, 3 }, { 1, 100 } };
+    static const int64_t tokens[][2] = { { 2, 8 }, { 40, 3 }, { 1, 70 } };
     for (int i = 0; i < 3; i++) {
+        if (!moit_picked(97u * (uint64_t)i)) continue; /* all or the first are in the selections that run without a GPU */
         moi_format f = i == 1 ? MOI_FORMAT_BLK128_WEIGHT : MOI_FORMAT_MXFP8;
         for (int r = 0; moit_row("moe_decode", r); r++) check_two(moit_row("moe_decode", r), f, tokens[i][0], tokens[i][1]);
         for (int r = 0; gpu_row("moe_decode", r); r++) check_two(gpu_row("moe_decode", r), f, tokens[i][0], tokens[i][1]);
