@@ -182,7 +182,8 @@ static void test_close(void **state)
         if (!picked(151 + i / 2)) continue; /* some are in the selections that run without a GPU */
         moit_rng rng = moit_seed("decode logits close", (uint64_t)i);
         const bool more = i >= 32; /* experts than 256 */
-        shape s = { !(i % 2) ? 8 : more ? 20 : 40, 128, 128, more ? experts[4 + i / 2 % 2] : experts[(i / 2 + i % 2 * 2) % 4], top_ks[more ? (i - 32) / 4 : i / 8] };
+        const int64_t n = more ? experts[4 + i / 2 % 2] : experts[(i / 2 + i % 2 * 2) % 4];
+        shape s = { !(i % 2) ? 8 : more ? 20 : 40, 128, 128, n, top_ks[more ? (i - 32) / 4 : i / 8] };
         problem p = problem_make(i / 2 % 5 == 4 ? MOI_FORMAT_MXFP4 : MOI_FORMAT_MXFP8, s, MOI_BF16, MOI_F32);
         float *logits = exact_alloc(s.tokens * s.experts * 4);
         for (int t = 0; t < s.tokens; t++) close_logits(&rng, logits + t * s.experts, t, &s);
