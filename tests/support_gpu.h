@@ -6,7 +6,7 @@
  *       moit_mem m = moit_mem_of(row);
  *       ... plan on m.ctx ...
  *       args.in.data = moit_in(&m, x, bytes), args.out.data = moit_out(&m, y, bytes);
- *       moit_mem_run(&m, moi_quantize_run(plan, &args, ws, ws_bytes, m.stream));     also captured in a graph and replayed twice
+ *       moit_mem_run(&m, moi_quantize_run(plan, &args, ws, ws_bytes, m.stream));     also captured in a graph and replayed
  *       moit_mem_done(&m);
  *   } */
 #ifndef MOIT_SUPPORT_GPU_H
@@ -37,7 +37,7 @@ void *moit_mem_workspace(moit_mem *m, const moi_plan *plan);
 /* Copies results back, checks guards and inputs, frees. */
 void moit_mem_done(moit_mem *m);
 
-/* Runs the call; on a GPU once more under stream capture, whose graph, replayed twice, must give the same bits. */
+/* Runs the call; on a GPU once more under stream capture, whose graph, replayed twice (MOIT_REPLAYS), must give the same bits. */
 #define moit_mem_run(m, call)          \
     do {                               \
         moit_ok(call);                 \
