@@ -26,7 +26,7 @@ static void check_order(const place *p, size_t n)
 static int larger(int a, int b) { return a > b ? a : b; }
 
 /* Bytes that a warp has for routing a token, where sums come later: maxima, the best fours, their places, the best; or p of every expert. */
-static int scratch_of(const moe_decode_f16_sm90_args *a) 
+static int scratch_of(const moe_decode_f16_sm90_args *a)
 {
     if (a->experts > 512) return 0; /* a launch before */
     return a->experts <= 128 ? (64 + 64 + 16 + 32) * 4 : a->experts <= 256 ? 256 * 4 : 512 * 4;
@@ -96,8 +96,8 @@ static void check_all(void (*one)(int hidden, int width, int experts, int top_k,
 {
     static const int experts[] = { 1, 8, 128, 512, MOII_DECODE_F16_EXPERTS }, top_ks[] = { 1, 3, 8, MOII_DECODE_F16_TOP_K };
     for (int i = 0; i < LENGTHS * LENGTHS; i++)
-        for (int e = 0; e < 5; e++)
-            for (int k = 0; k < 4; k++)
+        for (size_t e = 0; e < sizeof experts / sizeof *experts; e++)
+            for (size_t k = 0; k < sizeof top_ks / sizeof *top_ks; k++)
                 for (int tokens = least; tokens <= most; tokens *= 2) one(lengths[i % LENGTHS], lengths[i / LENGTHS], experts[e], top_ks[k], tokens);
 }
 

@@ -117,7 +117,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     *why = "top_k must be at most 16 and experts at most 2048";
     if (d->top_k > MOST_TOP_K || d->experts > MOST_EXPERTS) return false;
     if (!moii_gpu_fits(ctx, &kernel, why)) return false;
-    *why = "scales of a row do not fit shared memory";
+    *why = "scales of a row and one token's lists do not fit shared memory";
     const int room = moii_gpu_of(ctx)->shared_bytes;
     return cut_pass(d, 1, 1, room).shared_bytes <= room && cut_pass(d, 2, 1, room).shared_bytes <= room;
 }
