@@ -51,7 +51,7 @@ static problem case_of(moit_rng *rng, int i)
         f = format_of(format == 0 ? 5 : format > 3 ? 0 : format); /* 8 bits that the row for them takes three times, then MXFP4 and BF16 */
         if (format == 1) f = (moi_format){ .recipe = MOI_RECIPE_MX32, .elem = MOI_E5M2 };
         const int64_t tokens[] = { 1 + moit_below(rng, 2), 3 + moit_below(rng, 6), 9 + moit_below(rng, 12), 66 + moit_below(rng, 9) };
-        s = (shape){ tokens[i / 2 % 4], 128, widths[i % 4], 1 + moit_below(rng, 2), 1 + moit_below(rng, 2) };
+        s = (shape){ tokens[i / 2 % 4], 128, widths[i % 4], 2 + moit_below(rng, 3), 1 + moit_below(rng, 2) };
     } else if (i >= PLAIN) {
         f = i < SQUARES ? MOI_FORMAT_MXFP8 : MOI_FORMAT_BLK128_WEIGHT;
         if (i < SQUARES && i % 4 == 1) f.elem = MOI_E5M2;
@@ -68,7 +68,7 @@ static problem case_of(moit_rng *rng, int i)
         if (i % 27 == 22) s.tokens = 66 + moit_below(rng, 9), s.h = 128, s.f = i % 2 ? 2048 : 1536, s.top_k = 1 + s.top_k / 4;
     }
     problem p = problem_make(f, s, MOI_BF16, moit_below(rng, 2) ? MOI_BF16 : MOI_F32);
-    set_routing(rng, &p, (routing)moit_below(rng, ROUTINGS));
+    set_routing(rng, &p, (routing)moit_below(rng, i < WIDE ? ROUTINGS : ONE_EXPERT)); /* several experts: the launches behind the first must not mix them up */
     return p;
 }
 

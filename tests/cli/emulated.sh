@@ -18,7 +18,7 @@ decode() {
     for n in 181 607 616 623 719 724 737; do emulated test_decode_sweep $n 0/1; done
     for n in 842 850 858; do emulated test_decode_sweep $n 0/1; done # wide experts: down in several launches, scales byte by byte
     for n in 147 151 154; do emulated test_decode_logits $n 0/1; done # 151, 154: close logits, more of them than a warp has room for
-    emulated test_decode_logits 170 0/1 # of 330 experts
+    emulated test_decode_logits 168 0/1 # close logits of 330 experts, in eights
     emulated test_route 1 0/1
     emulated test_permute 1 0/1
     emulated test_decode_grouped 13 0/1
