@@ -32,14 +32,14 @@ static int scratch_of(const moe_decode_f16_sm90_args *a)
     return a->experts <= 128 ? (64 + 64 + 16 + 32) * 4 : a->experts <= 256 ? 256 * 4 : 512 * 4;
 }
 
-static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens, int end)
+static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens, bool bf16, int end)
 {
     int pairs = tokens * a->top_k, slots = (pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS) * a->ring;
     int lines = pass == 1 ? F16_UP_LINES : moii_decode_f16_lines(a), up_sums = larger(2 * F16_UP_WORKERS * 512, (F16_UP_WORKERS + 1) * scratch_of(a));
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
-        { a->at_scales, slots * F16_ROWS * lines * 4, 4 },
-        { a->at_columns, pass == 1 ? a->lines * (4 * a->columns * 64 + 32) : 0, 16 },
+        { a->at_scales, bf16 ? 0 : slots * F16_ROWS * lines * 4, 4 },
+        { a->at_columns, pass == 1 ? a->lines * (bf16 ? 2 * a->columns * 64 : 4 * a->columns * 64 + 32) : 0, 16 },
         { a->at_sums, pass == 1 ? up_sums : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16 },
         { a->at_barriers, 8 * (slots + (pass == 1 ? 4 * F16_TEAMS : 0)), 8 },
         { a->at_ids, pairs * 4, 4 },
@@ -53,8 +53,9 @@ static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens
     check_order(places, sizeof places / sizeof *places);
 }
 
-static void check_cut(const moe_decode_f16_sm90_args *a, int pass)
+static void check_cut(const moe_decode_f16_sm90_args *a, int pass, int k, int values)
 {
+    assert_true(a->line_values == values && a->lines * values == k);
     assert_true(a->slot_lines >= 1 && a->slot_lines <= (pass == 1 ? F16_UP_LINES : moii_decode_f16_lines(a)) && moii_decode_f16_lines(a) <= F16_DOWN_LINES);
     assert_true(a->parts * a->slot_lines >= a->lines && (a->parts - 1) * a->slot_lines < a->lines);
     assert_int_equal(a->slot_bytes, a->slot_lines * F16_LINE_BYTES);
@@ -69,10 +70,10 @@ static void check_cut(const moe_decode_f16_sm90_args *a, int pass)
     assert_int_equal((a->step_job * a->block_tiles + a->step_number) * a->parts + a->step_rest, F16_DOWN_WARPS);
 }
 
-static void check(int hidden, int width, int experts, int top_k, int tokens)
+static void check(int hidden, int width, int experts, int top_k, int tokens, moi_format weights)
 {
     const moi_moe_decode_desc d = { .max_tokens = tokens, .hidden = hidden, .width = width, .experts = experts, .top_k = top_k, .x = MOI_BF16,
-                                    .out = MOI_BF16, .weights = MOI_FORMAT_MXFP8 };
+                                    .out = MOI_BF16, .weights = weights };
     _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
     moii_gpu_launch launch[2];
     if (!moii_decode_f16_layout(&d, tokens, H200, args, launch)) return; /* moe_decode_many_sm90 takes it: test_many */
@@ -84,21 +85,23 @@ static void check(int hidden, int width, int experts, int top_k, int tokens)
         const moii_gpu_launch *l = &launch[pass - 1];
         int barriers = pass == 1 ? F16_UP_WORKERS * a->ring + 4 * F16_TEAMS : F16_DOWN_WARPS * a->ring;
         assert_true(a->ring >= 2 && barriers <= l->threads); /* a thread opens a barrier */
-        check_places(a, pass, tokens, l->shared_bytes);
-        check_cut(a, pass);
+        check_places(a, pass, tokens, weights.recipe == MOI_RECIPE_BF16, l->shared_bytes);
+        check_cut(a, pass, pass == 1 ? hidden : width, weights.recipe == MOI_RECIPE_BF16 ? 64 : 128);
         assert_true(l->grid[0] >= 1 && l->grid[0] <= SMS);
     }
     assert_int_equal(args[1].tiles, hidden / F16_ROWS);
     assert_true(args[0].exponent_row == args[1].exponent_row && args[0].exponent_row >= width / 4 && args[0].exponent_row % 256 == 0);
 }
 
-static void check_all(void (*one)(int hidden, int width, int experts, int top_k, int tokens), int least, int most)
+static void check_all(void (*one)(int hidden, int width, int experts, int top_k, int tokens, moi_format weights), int least, int most)
 {
+    const moi_format weights[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_BF16 };
     static const int experts[] = { 1, 8, 128, 512, MOII_DECODE_F16_EXPERTS }, top_ks[] = { 1, 3, 8, MOII_DECODE_F16_TOP_K };
     for (int i = 0; i < LENGTHS * LENGTHS; i++)
         for (size_t e = 0; e < sizeof experts / sizeof *experts; e++)
             for (size_t k = 0; k < sizeof top_ks / sizeof *top_ks; k++)
-                for (int tokens = least; tokens <= most; tokens *= 2) one(lengths[i % LENGTHS], lengths[i / LENGTHS], experts[e], top_ks[k], tokens);
+                for (int tokens = least; tokens <= most; tokens *= 2)
+                    for (int w = 0; w < 2; w++) one(lengths[i % LENGTHS], lengths[i / LENGTHS], experts[e], top_ks[k], tokens, weights[w]);
 }
 
 static void test_all(void **state)
@@ -129,6 +132,10 @@ static void test_together(void **state)
             assert_int_equal(args[0].late_turns, i == 2 ? 0 : shape[0] == 4096 ? 4 : tokens == 4 ? 7 : 8);
             assert_int_equal(slow, i == 2 ? (tokens > 1 ? 8 : 0) : shape[0] == 4096 ? (tokens == 4 ? 2 : 3) : tokens == 4 ? 4 : 6);
             assert_int_equal(args[0].known_jobs, shape[0] == 2048 ? 8 : 0); /* x of the larger is not all there before weights */
+            moi_moe_decode_desc plain = d;
+            plain.weights = MOI_FORMAT_BF16; /* the same, if with two slots of each worker of pass 2, and pass 2 late everywhere */
+            assert_int_equal(moii_decode_f16_layout(&plain, tokens, H200, args, launch), i != 1 || tokens <= 2);
+            assert_true(args[1].ring == 2 && args[1].slot_lines == 2 && args[0].late_turns == (shape[0] == 4096 ? 2 : 4));
         }
 }
 
@@ -151,7 +158,7 @@ static void test_scales(void **state)
 
 /* ---- more tokens, or of larger layers ---- */
 
-static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int tokens, int end)
+static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int tokens, bool bf16, int end)
 {
     bool up = pass == 1;
     int pairs = tokens * a->top_k, slots = (up ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
@@ -159,8 +166,8 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int t
     const int up_sums = larger(MANY_UP_WORKERS * 2 * (a->columns / 8) * 512, MANY_UP_WARPS * scratch);
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
-        { a->at_scales, slots * F16_ROWS * 4 * (up ? F16_UP_LINES : F16_DOWN_LINES), 4 },
-        { a->at_columns, a->buffers * (a->columns / 8) * a->lines * MANY_LINE(pass), 16 },
+        { a->at_scales, bf16 ? 0 : slots * F16_ROWS * 4 * (up ? F16_UP_LINES : F16_DOWN_LINES), 4 },
+        { a->at_columns, a->buffers * (a->columns / 8) * a->lines * (bf16 ? 2 * 8 * 64 : 4 * 8 * 64 + (up ? 32 : 128)), 16 },
         { a->at_barriers, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 8 },
         { a->at_expert, a->most_jobs * 4, 4 },
         { up ? a->at_sums : a->at_column, up ? up_sums : a->most_jobs * a->columns * 2, 16 },
@@ -184,9 +191,10 @@ static int jobs_of(int pairs, int experts, int columns)
     return jobs + pairs / columns;
 }
 
-static void check_many(int hidden, int width, int experts, int top_k, int tokens)
+static void check_many(int hidden, int width, int experts, int top_k, int tokens, moi_format weights)
 {
-    const moi_moe_decode_desc d = { .max_tokens = tokens, .hidden = hidden, .width = width, .experts = experts, .top_k = top_k };
+    const bool bf16 = weights.recipe == MOI_RECIPE_BF16;
+    const moi_moe_decode_desc d = { .max_tokens = tokens, .hidden = hidden, .width = width, .experts = experts, .top_k = top_k, .weights = weights };
     _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2], few[2];
     moii_gpu_launch launch[3], few_launch[2];
     int groups;
@@ -194,6 +202,7 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         assert_true(hidden > MOII_DECODE_F16_HIDDEN || (experts == MOII_DECODE_F16_EXPERTS && (hidden > 4096 || width > 4096) && tokens > 16));
         return;
     }
+    const bool early = groups == 1 || bf16;
     assert_true(args[0].policy == (tokens > 8 ? EVICT_FIRST : EVICT_NORMAL) && args[1].policy == EVICT_FIRST);
     moii_decode_f16_layout(&d, 8, H200, few, few_launch);
     for (int pass = 1; pass <= 2; pass++) {
@@ -207,11 +216,11 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         const int launches = pass == 1 ? 1 : moii_decode_many_launches(&d, a), all = few[pass - 1].parts;
         assert_true(a->slot_lines == few[pass - 1].slot_lines && a->parts * launches >= all && a->parts * (launches - 1) < all);
         assert_int_equal(a->lines, launches == 1 ? few[pass - 1].lines : a->parts * a->slot_lines);
-        check_many_places(a, pass, tokens, launch[pass - 1].shared_bytes);
-        if (groups == 1) assert_true(launch[pass - 1].shared_bytes + 2048 <= TOGETHER); /* a block of pass 3 beside it: 1 KB is each block's own */
+        check_many_places(a, pass, tokens, bf16, launch[pass - 1].shared_bytes);
+        if (early) assert_true(launch[pass - 1].shared_bytes + 2048 <= TOGETHER); /* a block of pass 3 beside it: 1 KB is each block's own */
     }
-    assert_true(launch[2].grid[0] == (groups == 1 ? SMS : 4 * SMS) && launch[2].threads == 32 * MANY_SUM_WARPS);
-    assert_int_equal(args[0].likely, groups == 1 ? (192 << 10) / (MANY_UP_WORKERS * args[0].slot_bytes) : 0);
+    assert_true(launch[2].grid[0] == (early ? SMS : 4 * SMS) && launch[2].threads == 32 * MANY_SUM_WARPS);
+    assert_int_equal(args[0].likely, early ? (192 << 10) / (MANY_UP_WORKERS * args[0].slot_bytes) : 0);
     for (int pair = 0; pair < tokens * top_k; pair++) assert_int_equal((unsigned)pair * args[0].inverse_top_k >> 16, pair / top_k);
 }
 
@@ -245,6 +254,7 @@ static void test_crossing(void **state)
 {
     (void)state;
     const moi_format blk = { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 };
+    const moi_format bf16 = MOI_FORMAT_BF16, f16 = MOI_FORMAT_F16;
     moi_format mx = MOI_FORMAT_MXFP8, cols = mx, vectors = blk;
     cols.layout = MOI_LAYOUT_COL, vectors.block = MOI_BLOCK_VECTOR;
     const struct { const moi_format *weights; int64_t hidden, width, experts, from; } cases[] = {
@@ -252,6 +262,8 @@ static void test_crossing(void **state)
         { &mx, 2048, 768, 128, 129 },    { &mx, 4096, 1536, 128, 129 }, { &mx, 2048, 512, 256, 129 },  { &mx, 4096, 1536, 256, 129 },
         { &cols, 2048, 768, 128, 16 },   { &mx, 2048, 672, 128, 16 },  { &mx, 2080, 768, 256, 32 },   { &mx, 2048, 768, 1024, 513 },
         { &blk, 2048, 768, 128, 129 },   { &blk, 4096, 1536, 128, 129 }, { &blk, 2048, 736, 128, 96 },
+        { &bf16, 2048, 768, 128, 129 },  { &bf16, 4096, 1536, 128, 129 }, { &bf16, 4096, 14336, 8, 16 }, { &bf16, 2048, 736, 128, 96 },
+        { &f16, 2048, 768, 128, 96 },
         { &vectors, 2048, 768, 128, 96 }, { &vectors, 4096, 1536, 128, 16 }, { &vectors, 2048, 512, 256, 129 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

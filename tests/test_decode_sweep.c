@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* From PLAIN on: weights and shapes that the rows for 8-bit weights alone take, or nearly: MXFP8, from SQUARES on 128x128.  From WIDE on: experts so wide
- * that down goes in several launches, or that scales of a row do not fit shared memory; of all formats. */
-enum { PLAIN = 600, SQUARES = 720, WIDE = 840, CASES = 876 };
+/* From PLAIN on: weights and shapes that the rows for whole lines take, or nearly: MXFP8, from SQUARES on 128x128, from UNSCALED on BF16.  From WIDE on:
+ * experts so wide that down goes in several launches, or that scales of a row do not fit shared memory; of all formats. */
+enum { PLAIN = 600, SQUARES = 720, WIDE = 840, UNSCALED = 876, CASES = 996 };
 
 static moi_format format_of(int64_t i)
 {
@@ -45,7 +45,7 @@ static problem case_of(moit_rng *rng, int i)
     if (i % 10 == 8) s.tokens = 20 + moit_below(rng, 120), s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32;
     if (i % 10 == 9) s.experts = 40 + moit_below(rng, 300), s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32, s.top_k = 1 + moit_below(rng, 16);
     moi_format f = format_of(moit_below(rng, 6));
-    if (i >= WIDE) {
+    if (i >= WIDE && i < UNSCALED) {
         static const int64_t widths[] = { 7296, 8192, 14336, 7200 };
         const int format = i / 4 % 6;
         f = format_of(format == 0 ? 5 : format > 3 ? 0 : format); /* 8 bits that the row for them takes three times, then MXFP4 and BF16 */
@@ -53,7 +53,7 @@ static problem case_of(moit_rng *rng, int i)
         const int64_t tokens[] = { 1 + moit_below(rng, 2), 3 + moit_below(rng, 6), 9 + moit_below(rng, 12), 66 + moit_below(rng, 9) };
         s = (shape){ tokens[i / 2 % 4], 128, widths[i % 4], 2 + moit_below(rng, 3), 1 + moit_below(rng, 2) };
     } else if (i >= PLAIN) {
-        f = i < SQUARES ? MOI_FORMAT_MXFP8 : MOI_FORMAT_BLK128_WEIGHT;
+        f = i < SQUARES ? MOI_FORMAT_MXFP8 : i < WIDE ? MOI_FORMAT_BLK128_WEIGHT : MOI_FORMAT_BF16;
         if (i < SQUARES && i % 4 == 1) f.elem = MOI_E5M2;
         s.h = 128 * (1 + moit_below(rng, 4)), s.f = (i % 3 ? 128 : 64) * (1 + moit_below(rng, 4));
         /* 4096: more tiles of 16 outputs than multiprocessors, which a block goes through together */
@@ -68,7 +68,7 @@ static problem case_of(moit_rng *rng, int i)
         if (i % 27 == 22) s.tokens = 66 + moit_below(rng, 9), s.h = 128, s.f = i % 2 ? 2048 : 1536, s.top_k = 1 + s.top_k / 4;
     }
     problem p = problem_make(f, s, MOI_BF16, moit_below(rng, 2) ? MOI_BF16 : MOI_F32);
-    set_routing(rng, &p, (routing)moit_below(rng, i < WIDE ? ROUTINGS : ONE_EXPERT)); /* several experts: the launches behind the first must not mix them up */
+    set_routing(rng, &p, (routing)moit_below(rng, i < WIDE || i >= UNSCALED ? ROUTINGS : ONE_EXPERT)); /* WIDE: several experts: the launches behind the first must not mix them up */
     return p;
 }
 
@@ -142,7 +142,7 @@ static void test_tokens_apart(void **state)
 {
     (void)state;
     for (int i = 0; i < CASES; i++) {
-        if (!picked(i) || (i >= 150 && i < PLAIN) || i >= WIDE + 12) continue;
+        if (!picked(i) || (i >= 150 && i < PLAIN) || (i >= WIDE + 12 && i < UNSCALED)) continue;
         for (int r = 0; moit_any_row("moe_decode", r); r++) {
             moit_rng rng = moit_seed("decode apart", (uint64_t)i);
             problem p = case_of(&rng, i);

@@ -21,6 +21,7 @@ SHAPES = {"qwen3-30b-a3b": (2048, 768, 128, 8, 8), "qwen3-235b-a22b": (4096, 153
 BATCHES = {"qwen3-30b-a3b": [1, 2, 4, 8, 16, 32, 64, 128], "qwen3-235b-a22b": [1, 2, 4, 8, 16, 32, 64, 128], "e256-i512-h2048": [1, 2, 4, 8]}
 HEAD = "commit,date,device,driver,sm_clock,mem_clock,op,row,case,batch,distinct,bytes,median_us,p10_us,p90_us,gb_s,read_us,share_of_read,error,error_mxfp8_x,one_minus_cosine"
 MX, SQUARES = m.Format(m.RECIPE_MX32, m.E4M3), m.Format(m.RECIPE_BLK128, m.E4M3, m.SQUARE)
+PLAIN = m.Format(m.RECIPE_BF16, m.BF16)
 MX_BYTES, SQUARES_BYTES = 33 / 32, 1 + 4 / 128 ** 2  # of a code and its part of a scale
 ROW = os.environ["DECODE_ROW"].encode() if "DECODE_ROW" in os.environ else None
 
@@ -40,6 +41,10 @@ def quantised_as(formats, experts, rows, cols, generator):
             torch.cuda.synchronize()
             q.free()
     return list(zip(codes, scales))
+
+
+def plain_weights(experts, rows, cols, generator):
+    return torch.randn(experts, rows, cols, device="cuda", dtype=torch.bfloat16, generator=generator) * 0.02
 
 
 def quantised(experts, rows, cols, generator):

@@ -15,9 +15,8 @@ import torch
 import decode as d
 import moiety as m
 
-PLAIN = m.Format(m.RECIPE_BF16, m.BF16)
 # weights, bytes of one, what rounds x and u
-FORMATS = {"mxfp8": (d.MX, d.MX_BYTES, d.round_mx), "block-fp8": (d.SQUARES, d.SQUARES_BYTES, d.round_128), "bf16": (PLAIN, 2, lambda v: v)}
+FORMATS = {"mxfp8": (d.MX, d.MX_BYTES, d.round_mx), "block-fp8": (d.SQUARES, d.SQUARES_BYTES, d.round_128), "bf16": (d.PLAIN, 2, lambda v: v)}
 # hidden and width no multiples of 128 or 64: MXFP8 alone; then few experts, which many tokens share early
 SHAPES = {**d.SHAPES, "e128-i736-h2080": (2080, 736, 128, 8, 8), "e64-i1408-h2048": (2048, 1408, 64, 6, 8), "e16-i6400-h4096": (4096, 6400, 16, 2, 4),
           "e16-i8192-h5120": (5120, 8192, 16, 1, 4), "e8-i14336-h4096": (4096, 14336, 8, 2, 4)}
@@ -27,7 +26,7 @@ BATCHES = [int(b) for b in os.environ.get("DECODE_BATCHES", "32,64,128,129,192,2
 
 def weights_of(name, experts, rows, cols, generator):
     if name == "bf16":
-        return torch.randn(experts, rows, cols, device="cuda", dtype=torch.bfloat16, generator=generator) * 0.02, None
+        return d.plain_weights(experts, rows, cols, generator), None
     codes, scales = d.quantised_as([FORMATS[name][0]], experts, rows, cols, generator)[0]
     return codes, scales.view(torch.float32).view(experts, rows // 128, cols // 128) if name == "block-fp8" else scales
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One MoE decode layer: ours with MXFP8 and with block-FP8 weights from router logits, vLLM's Triton kernels with block-FP8 weights from ids, in one process.
+"""One MoE decode layer: ours with MXFP8, with block-FP8 and with BF16 weights from router logits, vLLM's Triton kernels with block-FP8 and BF16 weights
+from ids, in one process.
 
     MOIETY_LIB=build/gpu/libmoiety.so MOI_PEER_VLLM=FOLDER python3 bench/peers/decode_vllm.py [OUT.csv]
 
-FOLDER holds vLLM's fused_moe.py (vllm_moe.py reads it); its name is the row's.  Weights are the same numbers in both formats, x and routing the same.
-vLLM's routing and the sorting of its slots are not timed; each product has the fastest of four configurations, which the row names: N of a tile,
-warps, stages.  All are timed in turns.  Either side's result is compared with float64 of its own weights before it is timed.  Otherwise as decode.py, columns too:
-error_mxfp8_x is for vLLM the error of the same layer with x and u rounded in blocks of 128."""
+FOLDER holds vLLM's fused_moe.py (vllm_moe.py reads it); its name is the row's.  Weights are the same numbers in both 8-bit formats, x and routing the
+same.  vLLM's routing and the sorting of its slots are not timed; each product has the fastest of four configurations, of BF16 five, which the row names:
+N of a tile, its K where that is not 128, warps, stages.  All are timed in turns.  Either side's result is compared with float64 of its own weights before it is timed.  Otherwise as decode.py, columns too:
+error_mxfp8_x is for vLLM with FP8 the error of the same layer with x and u rounded in blocks of 128.
+DECODE_FORMATS: a selection."""
 import os
 
 import torch
@@ -17,7 +19,7 @@ import moiety as m
 import vllm_moe
 
 SHAPES = ("qwen3-30b-a3b", "qwen3-235b-a22b")
-FORMATS = {"mxfp8": (d.MX, d.MX_BYTES), "block-fp8": (d.SQUARES, d.SQUARES_BYTES)}  # bytes of one weight
+FORMATS = {"mxfp8": (d.MX, d.MX_BYTES), "block-fp8": (d.SQUARES, d.SQUARES_BYTES), "bf16": (d.PLAIN, 2)}  # bytes of one weight
 
 
 def weights_of(experts, rows, cols, generator):
@@ -27,13 +29,14 @@ def weights_of(experts, rows, cols, generator):
 
 def tune(layers):
     """the fastest configuration of each product for all layers; how they are called"""
-    best = []
+    best, choice = [], vllm_moe.CONFIGS[layers[0].fp8]
     for second in (False, True):
-        times = [us[0] for us in d.in_turns([d.captured([lambda l=l: l.product(second, c) for l in layers]) for c in vllm_moe.CONFIGS], 2)]
-        best.append(vllm_moe.CONFIGS[times.index(min(times))])
+        times = [us[0] for us in d.in_turns([d.captured([lambda l=l: l.product(second, c) for l in layers]) for c in choice], 2)]
+        best.append(choice[times.index(min(times))])
     for layer in layers:
         layer.configs = tuple(best)
-    return "/".join(f"n{c['BLOCK_SIZE_N']}w{c['num_warps']}s{c['num_stages']}" for c in best)
+    k = lambda c: "" if c["BLOCK_SIZE_K"] == 128 else f"k{c['BLOCK_SIZE_K']}"
+    return "/".join(f"n{c['BLOCK_SIZE_N']}{k(c)}w{c['num_warps']}s{c['num_stages']}" for c in best)
 
 
 def bytes_of(routes, shape, each):
@@ -72,7 +75,7 @@ def ours(xs, routes, stack, shape, read, weights):
     return Case(f"{weights} from logits", plans[0].row, plans, read, bytes_of(routes, shape, each), (error, rounded, distance))
 
 
-def vllm(xs, routes, stack, shape, read, kernel, row):
+def vllm(xs, routes, stack, shape, read, kernel, row, weights):
     hidden, width, experts, top_k, layers = shape
     peers = [vllm_moe.Layer(kernel, x, *r[1:], *w) for x, r, w in zip(xs, routes, stack)]
     for p in peers:
@@ -84,9 +87,9 @@ def vllm(xs, routes, stack, shape, read, kernel, row):
     peers[0]()
     want = d.reference(xs[0], *routes[0][1:], *stack[0], hidden, width)
     error, distance = d.errors(peers[0].y, want)
-    rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want, d.round_128)
-    assert error < 1.25 * rounded, f"vLLM is off by {error}, its rounding by {rounded}"
-    return Case("block-fp8 from ids", f"{row} {chosen}", peers, read, bytes_of(routes, shape, d.SQUARES_BYTES), (error, rounded, distance))
+    rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want, d.round_128 if peers[0].fp8 else lambda v: v)
+    assert error < 1.25 * rounded + (0 if peers[0].fp8 else 1e-2), f"vLLM is off by {error}, its rounding by {rounded}"
+    return Case(f"{weights} from ids", f"{row} {chosen}", peers, read, bytes_of(routes, shape, FORMATS[weights][1]), (error, rounded, distance))
 
 
 def main():
@@ -97,17 +100,25 @@ def main():
     for name in names:
         hidden, width, experts, top_k, layers = shape = d.SHAPES[name]
         generator = torch.Generator(device="cuda").manual_seed(1)
-        both = [(weights_of(experts, 2 * width, hidden, generator), weights_of(experts, hidden, width, generator)) for _ in range(layers)]
-        mine, theirs = ([(up[i], down[i]) for up, down in both] for i in range(2))
+        formats = os.environ.get("DECODE_FORMATS", ",".join(FORMATS)).split(",")
+        stacks = {}
+        if {"mxfp8", "block-fp8"} & set(formats):
+            both = [(weights_of(experts, 2 * width, hidden, generator), weights_of(experts, hidden, width, generator)) for _ in range(layers)]
+            stacks = {f: [(up[i], down[i]) for up, down in both] for i, f in enumerate(("mxfp8", "block-fp8")) if f in formats}
+        if "bf16" in formats:
+            plain = lambda rows, cols: (d.plain_weights(experts, rows, cols, generator), None)
+            stacks["bf16"] = [(plain(2 * width, hidden), plain(hidden, width)) for _ in range(layers)]
         for batch in d.BATCHES[name]:
             routes = [d.route(batch, experts, top_k, generator) for _ in range(layers)]
             xs = [torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16, generator=generator) for _ in range(layers)]
-            cases = [ours(xs, routes, mine, shape, read, "mxfp8"), ours(xs, routes, theirs, shape, read, "block-fp8"),
-                     vllm(xs, routes, theirs, shape, read, kernel, os.path.basename(os.path.normpath(folder)))]
-            report(out, start, name, batch, distinct_of(routes), cases)
-            for p in cases[0].calls + cases[1].calls:
-                p.free()
-        del both, mine, theirs
+            mine = [ours(xs, routes, stacks[f], shape, read, f) for f in stacks]
+            theirs = [vllm(xs, routes, stacks[f], shape, read, kernel, os.path.basename(os.path.normpath(folder)), f) for f in stacks if f != "mxfp8"]
+            report(out, start, name, batch, distinct_of(routes), mine + theirs)
+            for case in mine:
+                for p in case.calls:
+                    p.free()
+        both = None
+        del stacks, mine, theirs
         torch.cuda.empty_cache()
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A MoE layer with block-FP8 weights on vLLM's Triton kernel, which is read from a folder that holds vLLM's fused_moe.py: vLLM need not be there.
+"""A MoE layer with block-FP8 or BF16 weights on vLLM's Triton kernel, which is read from a folder that holds vLLM's fused_moe.py: vLLM need not be there.
 
-What vLLM 0.33 does at such a layer: 1x128 quantisation of x, product, SiLU and quantisation in one, product with the routing weights, sum.  All but
-the products, CUDA code there, are small Triton kernels here.  As there, up to experts / (4 top_k) tokens every row of a product is a block of its
-own, and tiles of fewer than 64 rows are turned round (SWAP_AB), where the kernel has these."""
+What vLLM 0.33 does at such a layer: 1x128 quantisation of x, product, SiLU and quantisation in one, product with the routing weights, sum; beside BF16
+nothing is quantised.  All but the products, CUDA code there, are small Triton kernels here.  As there, up to experts / (4 top_k) tokens every row of a
+product is a block of its own, and tiles of fewer than 64 rows of 8 bits are turned round (SWAP_AB), where the kernel has these."""
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -21,11 +21,13 @@ import triton.language as tl
 DEVICE = "cuda"
 
 
-def config(n, warps, stages):
-    return dict(BLOCK_SIZE_M=16, BLOCK_SIZE_N=n, BLOCK_SIZE_K=128, GROUP_SIZE_M=1, num_warps=warps, num_stages=stages)
+def config(n, warps, stages, k=128):
+    return dict(BLOCK_SIZE_M=16, BLOCK_SIZE_N=n, BLOCK_SIZE_K=k, GROUP_SIZE_M=1, num_warps=warps, num_stages=stages)
 
 
-CONFIGS = [config(64, 4, 3), config(64, 4, 5), config(128, 4, 3), config(128, 4, 4)]  # what vLLM ships for E=128, N=768 on an H200, or near it
+# what vLLM ships for E=128, N=768 on an H200, or near it: of FP8, of BF16
+CONFIGS = {True: [config(64, 4, 3), config(64, 4, 5), config(128, 4, 3), config(128, 4, 4)],
+           False: [config(64, 4, 5, 64), config(64, 4, 3), config(64, 4, 4), config(128, 4, 3), config(64, 4, 2, 256)]}
 
 
 # ---- vLLM's file without vLLM ----
@@ -102,6 +104,14 @@ def activate(gate_up, codes, scales, width, BLOCKS: tl.constexpr):
 
 
 @triton.jit
+def activate_plain(gate_up, u, width, COLS: tl.constexpr):
+    c = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    i = tl.program_id(0) * 2 * width + c
+    g, v = tl.load(gate_up + i).to(tl.float32), tl.load(gate_up + i + width).to(tl.float32)
+    tl.store(u + tl.program_id(0) * width + c, (g / (1 + tl.exp(-g)) * v).to(u.dtype.element_ty))
+
+
+@triton.jit
 def combine(rows, y, hidden, TOP_K: tl.constexpr, COLS: tl.constexpr):
     t, c = tl.program_id(0), tl.program_id(1) * COLS + tl.arange(0, COLS)
     total = tl.zeros((COLS,), tl.float32)
@@ -128,7 +138,7 @@ def align(ids, experts, block):
 
 
 class Layer:
-    """gate_up, down: (codes E4M3 [e, n, k], scales F32 [e, n / 128, k / 128]).  Where slots go is found here, outside of what is timed."""
+    """gate_up, down: (codes E4M3 [e, n, k], scales F32 [e, n / 128, k / 128]), or (BF16, None).  Where slots go is found here, outside of what is timed."""
 
     def __init__(self, kernel, x, ids, weights, gate_up, down):
         self.kernel, self.x, self.weights, self.gate_up, self.down = kernel, x, weights, gate_up, down
@@ -140,39 +150,49 @@ class Layer:
         one_each = None, ids.flatten().contiguous(), torch.tensor([self.slots * 16], device=DEVICE, dtype=torch.int32)
         self.places = one_each if self.apart else align(ids, experts, 16)
         new = lambda *shape, t=torch.bfloat16: torch.empty(*shape, device=DEVICE, dtype=t)
+        self.fp8 = gate_up[1] is not None
         codes = lambda rows, cols: (new(rows, cols, t=torch.float8_e4m3fn), new(rows, cols // 128, t=torch.float32))
-        self.xq, self.uq = codes(self.tokens, self.hidden), codes(self.slots, self.width)
+        self.xq = codes(self.tokens, self.hidden) if self.fp8 else (x, None)
+        self.uq = codes(self.slots, self.width) if self.fp8 else (new(self.slots, self.width), None)
         self.mid, self.rows, self.y = new(self.slots, 2 * self.width), new(self.slots, self.hidden), new(self.tokens, self.hidden)
-        self.configs = CONFIGS[0], CONFIGS[0]
+        self.configs = (CONFIGS[self.fp8][0],) * 2
 
     def share_room(self, other):
         """What lies between the kernels in the room of a layer that runs before or behind."""
-        self.xq, self.uq, self.mid, self.rows = other.xq, other.uq, other.mid, other.rows
+        self.uq, self.mid, self.rows = other.uq, other.mid, other.rows
+        if self.fp8:
+            self.xq = other.xq
 
     def product(self, second, config):
         (a, sa), (b, sb), d = (self.uq, self.down, self.rows) if second else (self.xq, self.gate_up, self.mid)
         slots, owner, used = self.places
         n, k, bm, bn = b.shape[1], b.shape[2], config["BLOCK_SIZE_M"], config["BLOCK_SIZE_N"]
         em = self.slots * bm if slots is None else slots.numel()
+        strides = (lambda s: s.stride()) if self.fp8 else lambda s: (0, 0, 0)
+        block = 128 if self.fp8 else 0
         if a.shape[0] < bm:  # no expert has more rows than there are tokens
             em = min(em, self.slots * bm)
         known = dict(a_ptr=a, b_ptr=b, c_ptr=d, b_bias_ptr=None, a_scale_ptr=sa, b_scale_ptr=sb, topk_weights_ptr=self.weights, sorted_token_ids_ptr=slots,
                      expert_ids_ptr=owner, num_tokens_post_padded_ptr=used, N=n, K=k, EM=em, num_valid_tokens=self.slots, stride_am=k, stride_ak=1,
-                     stride_be=n * k, stride_bk=1, stride_bn=k, stride_cm=n, stride_cn=1, stride_asm=k // 128, stride_ask=1,
-                     stride_bse=sb.stride(0), stride_bsk=1, stride_bsn=k // 128, stride_bbe=0, stride_bbn=0, group_n=128, group_k=128,
+                     stride_be=n * k, stride_bk=1, stride_bn=k, stride_cm=n, stride_cn=1, stride_asm=strides(sa)[0], stride_ask=strides(sa)[1],
+                     stride_bse=strides(sb)[0], stride_bsk=strides(sb)[2], stride_bsn=strides(sb)[1], stride_bbe=0, stride_bbn=0, group_n=block, group_k=block,
                      naive_block_assignment=self.apart, SPLIT_K=1, MUL_ROUTED_WEIGHT=second, top_k=1 if second else self.top_k, compute_type=tl.bfloat16,
-                     use_fp8_w8a8=True, use_int8_w8a8=False, use_int8_w8a16=False, per_channel_quant=False, HAS_BIAS=False,
-                     SWAP_AB=bm < 64 <= bn, USE_TD=False, **config)
+                     use_fp8_w8a8=self.fp8, use_int8_w8a8=False, use_int8_w8a16=False, per_channel_quant=False, HAS_BIAS=False,
+                     SWAP_AB=self.fp8 and bm < 64 <= bn, USE_TD=False, **config)
         strange = [p for p in self.takes if p not in known]
         assert not strange, f"this fused_moe_kernel takes {strange}"
         own = ("num_warps", "num_stages")
         self.kernel[(triton.cdiv(em, bm) * triton.cdiv(n, bn),)](**{p: v for p, v in known.items() if p in self.takes or p in own})
 
     def quantise(self):
-        quantise[(self.xq[1].numel() // 4,)](self.x, *self.xq, BLOCKS=4)
+        if self.fp8:
+            quantise[(self.xq[1].numel() // 4,)](self.x, *self.xq, BLOCKS=4)
 
     def activate(self):
-        activate[(self.uq[1].numel() // 4,)](self.mid, *self.uq, self.width, BLOCKS=4)
+        if self.fp8:
+            activate[(self.uq[1].numel() // 4,)](self.mid, *self.uq, self.width, BLOCKS=4)
+        else:
+            activate_plain[(self.slots, self.width // 256)](self.mid, self.uq[0], self.width, COLS=256)
 
     def __call__(self):
         self.quantise()
@@ -182,26 +202,26 @@ class Layer:
         combine[(self.tokens, self.hidden // 512)](self.rows, self.y, self.hidden, TOP_K=self.top_k, COLS=512)
 
 
-def small(kernel, tokens, top_k=8, hidden=2048, width=768):
+def small(kernel, tokens, fp8, top_k=8, hidden=2048, width=768):
     """a layer of random codes, to compile for: 4 * top_k experts and 1 or 2 tokens have rows apart"""
     experts = 4 * top_k * min(tokens, 2)
     ids = torch.stack([torch.randperm(experts)[:top_k] for _ in range(tokens)]).int().to(DEVICE)
-    weight = lambda n, k: (torch.randint(0, 64, (experts, n, k), dtype=torch.uint8, device=DEVICE).view(torch.float8_e4m3fn),
-                           torch.ones(experts, n // 128, k // 128, device=DEVICE))
+    codes = lambda n, k: torch.randint(0, 64, (experts, n, k), dtype=torch.uint8, device=DEVICE)
+    weight = lambda n, k: (codes(n, k).view(torch.float8_e4m3fn), torch.ones(experts, n // 128, k // 128, device=DEVICE)) if fp8 else (codes(n, k).bfloat16(), None)
     x = torch.randn(tokens, hidden, device=DEVICE, dtype=torch.bfloat16)
     return Layer(kernel, x, ids, torch.rand(tokens, top_k, device=DEVICE), weight(2 * width, hidden), weight(hidden, width))
 
 
 def compile_one(job):
-    folder, second, chosen, tokens = job
-    small(load(folder), tokens).product(second, chosen)
+    folder, second, (fp8, chosen), tokens = job
+    small(load(folder), tokens, fp8).product(second, chosen)
     torch.cuda.synchronize()
 
 
 def compile_all(folder, processes=12):
     """Every configuration of both products into Triton's cache: forms for 1 token, for few, for many, by size and strides alike for all shapes.
     Processes are forked, so before CUDA starts here."""
-    jobs = [(folder, *job) for job in itertools.product((False, True), CONFIGS, (1, 2, 8))]
+    jobs = [(folder, *job) for job in itertools.product((False, True), [(fp8, c) for fp8 in CONFIGS for c in CONFIGS[fp8]], (1, 2, 8))]
     with multiprocessing.get_context("fork").Pool(processes) as pool:
         try:
             pool.map_async(compile_one, jobs, chunksize=1).get(120)

@@ -4,8 +4,8 @@
 #include "format.h"
 #include "tensor_product.h"
 
-/* Measured (docs/notes/warp-decode.md): grouped products are never slower than a second launch.  Before it the rows for 1x32 scales and squares of 128 are
- * faster, or 2 % slower and more exact, but of huge experts, whose tokens soon are several jobs.  The others they overtake where experts are large, as soon as
+/* Measured (docs/notes/warp-decode.md): grouped products are never slower than a second launch.  Before it the rows for 1x32 scales, squares of 128 and BF16
+ * are faster, or 2 % slower and more exact, but of huge experts, whose tokens soon are several jobs.  The others they overtake where experts are large, as soon as
  * nearly all are chosen, and where they are small, when several rows share each.  The row for all weights, which does 1x32 scales of reductions that are not
  * multiples of 128, they overtake as soon as nearly all experts are chosen; but of more experts than halves_sm90 takes weights have to be copied first. */
 int64_t moii_decode_crossing(const moi_moe_decode_desc *d, int64_t most)
@@ -13,10 +13,11 @@ int64_t moii_decode_crossing(const moi_moe_decode_desc *d, int64_t most)
     enum { LARGE = 12 << 20, HUGE = 64 << 20, SOME = 16, ROWS = 6, HUGE_ROWS = 5 }; /* weights of an expert; tokens; rows of an expert */
     int64_t all = moii_ceil_div(d->experts, d->top_k), early = moii_max(all, SOME), shared = ROWS * all, late = most + 1;
     bool large = 3 * d->hidden * d->width >= LARGE, mx = d->weights.recipe == MOI_RECIPE_MX32;
-    bool squares = d->weights.recipe == MOI_RECIPE_BLK128 && d->weights.block == MOI_BLOCK_SQUARE && d->hidden % 128 == 0 && d->width % 128 == 0;
+    bool squares = d->weights.recipe == MOI_RECIPE_BLK128 && d->weights.block == MOI_BLOCK_SQUARE, bf16 = d->weights.elem == MOI_BF16;
+    bool lines = (squares || bf16) && d->hidden % 128 == 0 && d->width % 128 == 0;
     bool fast = moii_thin_takes(&d->weights, d->hidden, 1) && moii_thin_takes(&d->weights, d->width, 1);
     if (mx && d->experts > THIN_GROUPS) return 4 * most + 1;
     if (mx && !fast) return moii_min(early, late);
-    if (mx || squares) return 3 * d->hidden * d->width >= HUGE ? moii_min(moii_max(HUGE_ROWS * all, SOME), late) : late;
+    if (mx || lines) return 3 * d->hidden * d->width >= HUGE ? moii_min(moii_max(HUGE_ROWS * all, SOME), late) : late;
     return moii_min(large ? early : shared, late);
 }

@@ -22,8 +22,8 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     int64_t pairs = tokens * a->top_k;
     int workers = pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, at = workers * a->ring * a->slot_bytes;
     a->most_jobs = (int)moii_min(pairs, a->experts);
-    a->at_scales = moii_decode_take(&at, workers * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : moii_decode_f16_lines(a)), 16);
-    a->at_columns = moii_decode_take(&at, pass == 1 ? a->lines * (256 * a->columns + 32) : 0, 16);
+    a->at_scales = moii_decode_take(&at, a->scale_row ? workers * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : moii_decode_f16_lines(a)) : 0, 16);
+    a->at_columns = moii_decode_take(&at, pass == 1 ? a->lines * F16_KEPT_LINE(a->line_values, a->columns) : 0, 16);
     a->at_sums = moii_decode_take(&at, pass == 1 ? F16_UP_SUMS(moii_decode_held(a->experts)) : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16);
     a->at_barriers = moii_decode_take(&at, 8 * workers * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
     a->at_ids = moii_decode_take(&at, 4 * pairs, 16);
@@ -39,7 +39,7 @@ enum { MOST_RING = 8, LEAST_RING = 2 }; /* each worker must have a slot to multi
  * the way of what is waited for. */
 static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int sms, int bytes)
 {
-    a->ring = MOST_RING;
+    a->ring = pass == 2 && !a->scale_row ? LEAST_RING : MOST_RING; /* of BF16 more are not faster */
     if (pass == 1) {
         int64_t all = tokens * a->top_k * a->tiles * a->lines * F16_LINE_BYTES / sms;
         a->ring = (int)moii_max(LEAST_RING, moii_min(MOST_RING, all / 3 / (F16_UP_WORKERS * a->slot_bytes)));
@@ -53,16 +53,19 @@ static unsigned long long policy_of(int pass, int tokens) { return pass == 1 && 
 
 static void cut_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass, moe_decode_f16_sm90_args *a, moii_gpu_launch *launch)
 {
+    const bool bf16 = d->weights.recipe == MOI_RECIPE_BF16;
+    const int values = F16_LINE_VALUES(bf16 ? F16_BF16 : F16_MX_E4M3);
     int64_t k = pass == 1 ? d->hidden : d->width;
     *a = (moe_decode_f16_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .width = (int)d->width, .hidden = (int)d->hidden,
-                                     .scale_row = (int)k / 32, .lines = (int)k / F16_LINE, .columns = tokens, .renormalize = d->renormalize,
-                                     .policy = policy_of(pass, tokens), .out_f32 = d->out == MOI_F32 };
+                                     .scale_row = bf16 ? 0 : (int)k / 32, .lines = (int)k / values, .line_values = values, .columns = tokens,
+                                     .renormalize = d->renormalize, .policy = policy_of(pass, tokens), .out_f32 = d->out == MOI_F32 };
     a->exponent_row = (int)d->width / 8;
     int64_t rows = pass == 1 ? 2 * d->width : d->hidden;
-    a->expert_scale_bytes = (unsigned int)((d->weights.block == MOI_BLOCK_SQUARE ? rows / 128 : rows) * k / 32);
+    a->expert_scale_bytes = (unsigned int)((d->weights.block == MOI_BLOCK_SQUARE ? rows / 128 : rows) * a->scale_row);
     a->inverse_top_k = 65536u / (unsigned int)d->top_k + 1;
     a->tiles = pass == 1 ? (int)d->width / (F16_ROWS / 2) : (int)d->hidden / F16_ROWS;
-    a->parts = (int)moii_max(moii_ceil_div(a->lines, pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), moii_min(a->lines, 2));
+    const int most = pass == 1 ? F16_UP_LINES : bf16 ? BF16_DOWN_LINES : F16_DOWN_LINES;
+    a->parts = (int)moii_max(moii_ceil_div(a->lines, most), moii_min(a->lines, 2));
     a->slot_lines = (int)moii_ceil_div(a->lines, a->parts);
     a->slot_bytes = a->slot_lines * F16_LINE_BYTES;
     a->step_job = F16_TEAMS * sms / a->tiles, a->step_rest = F16_TEAMS * sms % a->tiles;
@@ -81,17 +84,17 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
 enum { TOGETHER = 226 << 10, DOWN = 112 << 10, DOWN_OF_TWO = 84 << 10, ALONE = 114 << 10 };
 
 /* Pass 2 is let in when so many bytes of each block's weights are left in pass 1: earlier, it is in its way; slow memory gives fewer in the time that its
- * start takes.  But where units of pass 2 have so few bytes that it takes longer than they, at once, if memory is fast or the token is alone.  All of this
- * is measured: docs/notes/warp-decode.md. */
+ * start takes.  But where units of pass 2 have so few bytes of 8 bits that it takes longer than they, at once, if memory is fast or the token is alone.  All
+ * of this is measured: docs/notes/warp-decode.md. */
 enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 7 << 16, LATE_BYTES_SLOW = 6 << 16, LATE_BYTES_4_SLOW = 4 << 16, SLOW_GB_S = 4000, UNIT_BYTES = 17 << 8 };
 
 static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int tokens, moii_decode_device on, int64_t down_blocks)
 {
-    const bool slow = on.memory_gb_s && on.memory_gb_s < SLOW_GB_S;
+    const bool slow = on.memory_gb_s && on.memory_gb_s < SLOW_GB_S, bf16 = !up->scale_row;
     const int64_t unit = (int64_t)down->lines * F16_LINE_BYTES / down->parts;
-    const bool small = unit * down_blocks < (int64_t)UNIT_BYTES * on.sms;
+    const bool small = !bf16 && unit * down_blocks < (int64_t)UNIT_BYTES * on.sms;
     if (small && (!slow || tokens == 1)) return 0;
-    const int64_t few = slow ? LATE_BYTES_4_SLOW : LATE_BYTES_4, late = small ? LATE_BYTES : tokens == 4 ? few : slow ? LATE_BYTES_SLOW : LATE_BYTES;
+    const int64_t few = slow ? LATE_BYTES_4_SLOW : LATE_BYTES_4, late = small || bf16 ? LATE_BYTES : tokens == 4 ? few : slow ? LATE_BYTES_SLOW : LATE_BYTES;
     const int turn = F16_TEAMS * up->lines * F16_LINE_BYTES;
     return (int)moii_max((late + turn / 2) / turn, 1);
 }
@@ -101,11 +104,12 @@ static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_s
 static int exponent_row(int64_t width) { return (int)moii_round_up(width / 4, 256); }
 
 /* Slots of a worker of pass 2 whose weights it sends for before it has its first u, which comes behind them: one, where it has few units in all. */
-enum { FEW_UNITS = 4 };
+enum { FEW_UNITS = 4, FEW_UNITS_BF16 = 6 };
 
 static int first_slots(const moe_decode_f16_sm90_args *down)
 {
-    return down->most_jobs * down->block_tiles * down->parts <= FEW_UNITS * F16_DOWN_WARPS ? 1 : down->ring;
+    const int few = (down->scale_row ? FEW_UNITS : FEW_UNITS_BF16) * F16_DOWN_WARPS;
+    return down->most_jobs * down->block_tiles * down->parts <= few ? 1 : down->ring;
 }
 
 bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, moii_decode_device on, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
@@ -116,13 +120,13 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, moii_decod
     const int units = args[1].block_tiles * args[1].parts;
     args[1].step_job = F16_DOWN_WARPS / units;
     args[1].step_number = F16_DOWN_WARPS % units / args[1].parts, args[1].step_rest = F16_DOWN_WARPS % args[1].parts;
-    const int most_down = moii_decode_f16_lines(&args[1]) == 2 ? DOWN_OF_TWO : DOWN; /* of lines of a slot: two slots of each worker are best */
+    const int most_down = moii_decode_f16_lines(&args[1]) == 2 && args[1].scale_row ? DOWN_OF_TWO : DOWN; /* of lines of a slot: two slots of each are best */
     launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, most_down);
     launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
     if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;
     args[0].late_turns = late_turns(&args[0], &args[1], tokens, on, launch[1].grid[0]);
     /* where registers do not hold all of x, no weights are sent for before it is kept: the rest would stand behind them */
-    args[0].known_jobs = args[0].lines <= F16_X_LINES * F16_UP_WORKERS ? (int)d->top_k : 0;
+    args[0].known_jobs = d->hidden <= F16_X_VALUES * F16_UP_WORKERS ? (int)d->top_k : 0;
     args[0].exponent_row = args[1].exponent_row = exponent_row(d->width);
     args[1].first_slots = first_slots(&args[1]);
     return launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER && launch[1].shared_bytes <= most_down;

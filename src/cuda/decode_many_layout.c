@@ -16,8 +16,8 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
 {
     int64_t pairs = tokens * a->top_k, slots = (pass == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
     int at = (int)(slots * a->slot_bytes);
-    a->at_scales = moii_decode_take(&at, slots * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES), 16);
-    a->at_columns = moii_decode_take(&at, a->buffers * a->columns / F16_MOST_TOKENS * a->lines * MANY_LINE(pass), 16);
+    a->at_scales = moii_decode_take(&at, a->scale_row ? slots * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES) : 0, 16);
+    a->at_columns = moii_decode_take(&at, a->buffers * a->columns / F16_MOST_TOKENS * a->lines * MANY_LINE(pass, a->line_values), 16);
     a->at_barriers = moii_decode_take(&at, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 16);
     a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
     if (pass == 1) {
@@ -47,8 +47,8 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int share
     return 0;
 }
 
-/* Up to 8 columns a job there is room for a block of pass 3 beside one of pass 2 and of the next layer's pass 1, which then starts early: a block's own
- * shared memory is enough; registers are bounded in the kernel.  With more columns registers leave no room, and pass 3 has more blocks.
+/* Up to 8 columns a job, and with BF16, there is room for a block of pass 3 beside one of pass 2 and of the next layer's pass 1, which then starts early: a
+ * block's own shared memory is enough; registers are bounded in the kernel.  With more columns registers leave no room, and pass 3 has more blocks.
  * What is likely to be read is asked for early where there is time for it.  All measured: docs/notes/warp-decode.md. */
 enum { BLOCK_BYTES = 1 << 10, SUM_BLOCKS = 4, LIKELY_BYTES = 192 << 10 };
 
@@ -67,7 +67,7 @@ static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_byt
 
 int moii_decode_many_launches(const moi_moe_decode_desc *d, const moe_decode_f16_sm90_args *down)
 {
-    return (int)moii_ceil_div(d->width / F16_LINE, down->parts * down->slot_lines);
+    return (int)moii_ceil_div(d->width / down->line_values, down->parts * down->slot_lines);
 }
 
 static many_shares even_shares(int tiles, int blocks)
@@ -102,8 +102,9 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     launch[0].threads = 32 * MANY_UP_WARPS, launch[1].threads = 32 * MANY_DOWN_WARPS;
     launch[1].grid[0] = sms;
     const int parts = args[1].parts, lines = args[1].lines;
-    for (*groups = tokens > MANY_GROUPS_FROM ? 2 : 1; *groups; --*groups) {
-        bool early = *groups == 1;
+    const bool bf16 = d->weights.recipe == MOI_RECIPE_BF16;
+    for (*groups = tokens > (bf16 ? MANY_GROUPS_FROM_BF16 : MANY_GROUPS_FROM) ? 2 : 1; *groups; --*groups) {
+        bool early = *groups == 1 || bf16;
         for (int pass = 0; pass < 2; pass++) {
             args[pass].columns = *groups * F16_MOST_TOKENS, args[pass].token_words = (tokens + 31) / 32;
             args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);

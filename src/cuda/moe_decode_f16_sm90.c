@@ -14,14 +14,19 @@
 #include "gpu.h"
 #include "route_plain.h"
 
-enum { WEIGHTS = 3, HELD = 3, GROUPS = 2 };
-static int weights_of(const moi_format *f) { return f->recipe == MOI_RECIPE_BLK128 ? F16_SQUARES : f->elem == MOI_E5M2 ? F16_MX_E5M2 : F16_MX_E4M3; }
+enum { WEIGHTS = 4, HELD = 3, GROUPS = 2 };
+static int weights_of(const moi_format *f)
+{
+    if (f->recipe == MOI_RECIPE_BF16) return F16_BF16;
+    return f->recipe == MOI_RECIPE_BLK128 ? F16_SQUARES : f->elem == MOI_E5M2 ? F16_MX_E5M2 : F16_MX_E4M3;
+}
 
 static void defines_for(int pass, int weights, int held, int lines, char defines[MOII_DEFINES])
 {
     if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 WEIGHTS=%d HELD=%d", weights, held);
     else snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d LINES=%d", weights, lines);
 }
+/* The last, slots of three lines of BF16, there is not. */
 static void variant(int i, char defines[MOII_DEFINES])
 {
     int side = i / WEIGHTS;
@@ -41,7 +46,8 @@ static void many_variant(int i, char defines[MOII_DEFINES])
     many_defines_for(side < HELD ? 1 : side == HELD ? 2 : 3, i % WEIGHTS, held[side % HELD], i / WEIGHTS % GROUPS + 1, defines);
 }
 
-static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = (HELD + 2) * WEIGHTS, .variant = variant };
+static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = (HELD + 2) * WEIGHTS - 1,
+                                    .variant = variant };
 static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = (HELD + 1) * GROUPS * WEIGHTS + 1,
                                          .variant = many_variant };
 
@@ -70,10 +76,11 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     const moi_format *f = &d->weights;
     *why = "x must be BF16";
     if (d->x != MOI_BF16) return false;
-    *why = "weights must be MXFP8 (E4M3, E5M2) or E4M3 in squares of 128, with row-major scales";
+    *why = "weights must be MXFP8 (E4M3, E5M2) or E4M3 in squares of 128, with row-major scales, or BF16";
     bool mx = f->recipe == MOI_RECIPE_MX32 && (f->elem == MOI_E4M3 || f->elem == MOI_E5M2);
     bool squares = f->recipe == MOI_RECIPE_BLK128 && f->block == MOI_BLOCK_SQUARE && f->elem == MOI_E4M3;
-    if ((!mx && !squares) || f->layout != MOI_LAYOUT_ROW) return false;
+    bool bf16 = f->recipe == MOI_RECIPE_BF16 && f->elem == MOI_BF16;
+    if (!bf16 && ((!mx && !squares) || f->layout != MOI_LAYOUT_ROW)) return false;
     *why = "hidden and width must be multiples of 128, hidden at most 8192 and width at most 32768";
     if (d->hidden % F16_LINE || d->width % F16_LINE || !d->hidden || !d->width) return false;
     if (d->hidden > MOII_DECODE_F16_HIDDEN || d->width > MOII_DECODE_F16_WIDTH) return false;
@@ -173,8 +180,8 @@ static moi_status plan_it(moi_plan *plan)
 static moi_status map_up(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    int64_t h = d->hidden, f = d->width;
-    const int64_t sizes[4] = { F16_LINE, f, 2 * d->experts, h / F16_LINE }, strides[3] = { h, f * h, F16_LINE };
+    int64_t row = moi_row_bytes(d->weights.elem, d->hidden), f = d->width;
+    const int64_t sizes[4] = { F16_LINE, f, 2 * d->experts, row / F16_LINE }, strides[3] = { row, f * row, F16_LINE };
     const int box[4] = { F16_LINE, F16_ROWS / 2, 2, up->slot_lines };
     return moii_decode_map(plan, &up->map, in->gate_up.data, 4, sizes, strides, box);
 }
@@ -182,8 +189,8 @@ static moi_status map_up(const moi_plan *plan, const moi_moe_decode_args *in, mo
 static moi_status map_down(const moi_plan *plan, const moi_moe_decode_args *in, int64_t first, moe_decode_f16_sm90_args *down)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    int64_t f = d->width;
-    const int64_t sizes[3] = { F16_LINE, d->experts * d->hidden, f / F16_LINE - first }, strides[2] = { f, F16_LINE };
+    int64_t row = moi_row_bytes(d->weights.elem, d->width);
+    const int64_t sizes[3] = { F16_LINE, d->experts * d->hidden, row / F16_LINE - first }, strides[2] = { row, F16_LINE };
     const int box[3] = { F16_LINE, F16_ROWS, down->slot_lines };
     return moii_decode_map(plan, &down->map, (const char *)in->down.data + first * F16_LINE, 3, sizes, strides, box);
 }
@@ -200,8 +207,9 @@ static moi_status run_further(const moi_plan *plan, const launches *l, const moi
     const int lines = down.lines;
     down.continues = 1;
     for (int n = 1; n < l->downs; n++) {
-        down.u += lines * F16_LINE, down.exponent += lines * (F16_LINE / 8), down.scale += lines * 4;
-        down.lines = (int)moii_min(lines, plan->desc.moe_decode.width / F16_LINE - n * lines), down.parts = (int)moii_ceil_div(down.lines, down.slot_lines);
+        down.u += lines * down.line_values, down.exponent += lines * (down.line_values / 8), down.scale += lines * 4;
+        down.lines = (int)moii_min(lines, plan->desc.moe_decode.width / down.line_values - n * lines);
+        down.parts = (int)moii_ceil_div(down.lines, down.slot_lines);
         bool pushed;
         MOII_TRY(moii_gpu_enter(moii_gpu_of(plan->ctx), &pushed));
         moi_status status = map_down(plan, in, (int64_t)n * lines, &down);
@@ -260,6 +268,6 @@ static const moii_kernel *const kernels[] = { &kernel, &many_kernel, &moii_route
 
 const moii_impl moii_impl_moe_decode_f16_sm90 = {
     .name = "moe_decode_f16_sm90", .op = MOII_OP_MOE_DECODE, .backend = MOI_BACKEND_CUDA,
-    .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32) | MOII_RECIPE_BIT(MOI_RECIPE_BLK128),
+    .recipes = MOII_RECIPE_BIT(MOI_RECIPE_MX32) | MOII_RECIPE_BIT(MOI_RECIPE_BLK128) | MOII_RECIPE_BIT(MOI_RECIPE_BF16),
     .takes_logits = true, .supports = supports, .plan = plan_it, .run = run, .grouped_from = grouped_from, .kernels = kernels,
 };

@@ -95,6 +95,7 @@ PTX ld_global_cg_f32(float &d, u64 a) { d = at_global<float>(a); }
 PTX ld_global_nc_L2__cache_hint_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u64 a, u64) { ld_global_nc_v4_u32(x, y, z, w, a); }
 PTX ld_relaxed_gpu_global_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u64 a) { once_more(), ld_global_nc_v4_u32(x, y, z, w, a); }
 PTX ld_relaxed_gpu_global_u32(u32 &d, u64 a) { once_more(), d = at_global<u32>(a); }
+PTX ld_relaxed_gpu_global_u16(uint16_t &d, u64 a) { once_more(), d = at_global<uint16_t>(a); }
 PTX ld_acquire_gpu_global_s32(u32 &d, u64 a) { once_more(), d = at_global<u32>(a); }
 /* Several lanes may write at once: one of them does. */
 EMU_UNTOLD void st_relaxed_cta_shared_u32(u32 a, u32 v) { u32 *p = at_shared<u32>(a); EMU_CHANGES(p), *p = v; }

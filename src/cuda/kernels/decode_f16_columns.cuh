@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * decode_f16_columns.cuh: columns of x and u as FP16, what a line (128 values of k) takes of them.
+ * decode_f16_columns.cuh: columns of x and u as FP16, what a line (128 values of k) takes of them; or against BF16 weights (64 values) as they are.
  *
  * A lane (g = lane / 4, c = lane % 4) has column g at k = 32 b + 8 c .. + 7 for b = 0 .. 3, as mma.m16n8k16 wants them.  Each column's line is
  * multiplied by a power of two that takes its largest finite magnitude into 2^14 .. 2^15, so that FP16 holds BF16's values down to 2^-32 of it
@@ -10,10 +10,22 @@
 
 #include "num.h"
 
+enum { LINE_VALUES = F16_LINE_VALUES(WEIGHTS), BLOCKS = LINE_VALUES / 32 };
+
+#if WEIGHTS == F16_BF16
+typedef struct line_columns { uint4 v[BLOCKS]; } line_columns;
+typedef struct line_u { uint4 v[BLOCKS]; unsigned int exponents; } line_u; /* the latter: whether it is there */
+MOII_FN void widen_x(line_columns &, int) {}
+MOII_FN void align_u(line_columns &to, const line_u &u, int)
+{
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) to.v[b] = u.v[b];
+}
+#else
 enum { LEAST_EXPONENT = 16, SCALES_TWICE = WEIGHTS != F16_SQUARES };
 
 /* Against a line's weights; the factors of the sums of columns 2c and 2c + 1. */
-typedef struct line_columns { uint4 v[4]; float even, odd; } line_columns;
+typedef struct line_columns { uint4 v[BLOCKS]; float even, odd; } line_columns;
 
 MOII_FN float f16_scale(unsigned int exponent) { return moii_float_of((268u - exponent) << 23); }  /* 2^(141 - exponent) */
 MOII_FN float sum_factor(unsigned int exponent) { return moii_float_of((exponent - 14u - SCALES_TWICE) << 23); } /* 2^(exponent - 141), or half of it */
@@ -46,15 +58,6 @@ MOII_FN unsigned int f16_pair(unsigned int pair, float scale)
     unsigned int d;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(moii_float_of(pair & 0xFFFF0000u) * scale), "f"(moii_float_of(pair << 16) * scale));
     return d;
-}
-
-/* x: the lane's column at the line's first value for this lane. */
-MOII_FN void load_x(line_columns &to, const unsigned short *x)
-{
-#pragma unroll
-    for (int b = 0; b < 4; b++)
-        asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" /* now: not where it is used first */
-                     : "=r"(to.v[b].x), "=r"(to.v[b].y), "=r"(to.v[b].z), "=r"(to.v[b].w) : "l"(x + 32 * b) : "memory");
 }
 
 MOII_FN void widen_x(line_columns &to, int lane)
@@ -102,6 +105,18 @@ MOII_FN void align_u(line_columns &to, const line_u &u, int lane)
         to.v[b].z = times_f16(u.v[b].z, f), to.v[b].w = times_f16(u.v[b].w, f);
     }
     set_factors(to, most, lane);
+}
+#endif
+#endif
+
+#if PASS == 1
+/* x: the lane's column at the line's first value for this lane. */
+MOII_FN void load_x(line_columns &to, const unsigned short *x)
+{
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++)
+        asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" /* now: not where it is used first */
+                     : "=r"(to.v[b].x), "=r"(to.v[b].y), "=r"(to.v[b].z), "=r"(to.v[b].w) : "l"(x + 32 * b) : "memory");
 }
 #endif
 

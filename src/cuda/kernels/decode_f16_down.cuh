@@ -64,15 +64,15 @@ MOII_FN unit_place place_of(const unit &u, const worker &w, const moe_decode_f16
     const int line = u.part * a.slot_lines, column = w.lane / 4;
     p.lines = min(a.slot_lines, a.lines - line);
     const int row = u.job * a.columns + column;
-    if (pair_of(w, a, u.job, column) >= 0) p.u = (unsigned int)(row * a.width + line * F16_LINE + w.lane % 4 * 8);
-    p.exponents = (unsigned int)(row * a.exponent_row + line * (F16_LINE / 8) + w.lane % 4 * 4);
+    if (pair_of(w, a, u.job, column) >= 0) p.u = (unsigned int)(row * a.width + line * LINE_VALUES + w.lane % 4 * 8);
+    p.exponents = (unsigned int)(row * a.exponent_row + line * (LINE_VALUES / 8) + w.lane % 4 * BLOCKS);
     return p;
 }
 
 /* Exponents of a line are in the order of the blocks for each of the four lanes. */
 MOII_FN unsigned int exponents_of(const unit_place &p, const moe_decode_f16_sm90_args &a, int line)
 {
-    return read_exponents(a.exponent + (p.exponents + line * (F16_LINE / 8)));
+    return read_exponents(a.exponent + (p.exponents + line * (LINE_VALUES / 8)));
 }
 
 MOII_FN void load_u(line_u &u, const unit_place &p, const moe_decode_f16_sm90_args &a, int line)
@@ -80,12 +80,15 @@ MOII_FN void load_u(line_u &u, const unit_place &p, const moe_decode_f16_sm90_ar
     if (p.u == NO_U || line >= p.lines) return;
     u.exponents = exponents_of(p, a, line);
 #pragma unroll
-    for (int b = 0; b < 4; b++) u.v[b] = read_u(a.u + p.u + line * F16_LINE + 32 * b);
+    for (int b = 0; b < BLOCKS; b++) u.v[b] = read_u(a.u + p.u + line * LINE_VALUES + 32 * b);
 }
 
 MOII_FN bool is_blank(const line_u &u)
 {
-    return any_blank(u.exponents) | (u.v[0].w == BLANK_WORD) | (u.v[1].w == BLANK_WORD) | (u.v[2].w == BLANK_WORD) | (u.v[3].w == BLANK_WORD);
+    bool blank = any_blank(u.exponents);
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) blank |= u.v[b].w == BLANK_WORD;
+    return blank;
 }
 
 /* All lines at once: a look at one is a trip to L2. */
@@ -220,7 +223,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
 #pragma unroll
     for (int i = 0; i < SLOT_LINES; i++) {
         held[i].exponents = 0;
-        for (int b = 0; b < 4; b++) held[i].v[b] = make_uint4(0, 0, 0, 0);
+        for (int b = 0; b < BLOCKS; b++) held[i].v[b] = make_uint4(0, 0, 0, 0);
         load_u(held[i], at, a, i);
     }
     const unsigned int asked = ask_for_weight(weight, l, a);

@@ -14,7 +14,8 @@ MOII_FN unsigned short *u_of(const moe_decode_f16_sm90_args &a, int job, int col
 }
 MOII_FN unsigned char *exponent_of(const moe_decode_f16_sm90_args &a, int job, int column, int tile)
 {
-    return a.exponent + (unsigned int)((job * a.columns + column) * a.exponent_row + (tile & ~15) + tile % 4 * 4 + tile / 4 % 4);
+    const unsigned int place = (unsigned int)((tile & ~(4 * BLOCKS - 1)) + tile % 4 * BLOCKS + tile / 4 % BLOCKS); /* in its line: by lanes, then blocks */
+    return a.exponent + ((unsigned int)((job * a.columns + column) * a.exponent_row) + place);
 }
 
 MOII_FN void write_u(unsigned short *to, uint4 v)
@@ -28,7 +29,16 @@ MOII_FN uint4 read_u(const unsigned short *from)
     asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from) : "memory");
     return v;
 }
+#if WEIGHTS == F16_BF16
+MOII_FN unsigned int read_exponents(const unsigned char *from)
+{
+    unsigned short v;
+    asm volatile("ld.relaxed.gpu.global.u16 %0, [%1];" : "=h"(v) : "l"(from) : "memory");
+    return v;
+}
+#else
 MOII_FN unsigned int read_exponents(const unsigned char *from) { return read_word(from); }
+#endif
 MOII_FN bool any_blank(unsigned int exponents) { return ((~exponents - 0x01010101u) & exponents & 0x80808080u) != 0; }
 
 /* Pass 1, one warp, before pass 2 starts: what the block may write, whatever the routing. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * decode_f16_multiply.cuh: a line of an item, 16 rows of 128 codes, times columns of FP16.
+ * decode_f16_multiply.cuh: a line of an item, 16 rows of 128 codes, times columns of FP16; or of 64 values, times columns of BF16.
  *
  * E4M3 and E5M2 become FP16 exactly, two codes by one instruction.  What has one scale, a block of 32 or a whole line, is a sum of its own (FP32, by
  * mma.m16n8k16), multiplied first by the column's power of two, then by the scale, so that nothing leaves FP32 on the way.
@@ -7,7 +7,9 @@
  *           e = 255 NaN, as they should
  *   rows    row i of the tensor core's product is row 2i (i < 4) or 2i - 7 (i < 8) of the item's eight: so a half warp's reads of
  *           8 bytes from rows that lie as TMA's 128-byte swizzle puts them touch every bank once
- *   a lane  has codes 8c .. 8c + 7 of each block of row g and of row g + 8 */
+ *   a lane  has codes 8c .. 8c + 7 of each block of row g and of row g + 8
+ *   BF16    a lane's eight values are 16 bytes, so that a quarter of a warp reads two rows at once: row i is row i / 2, or if i is odd i / 2 + 4.  There is
+ *           no scale, and all of a slot is one sum */
 #ifndef MOII_DECODE_F16_MULTIPLY_CUH
 #define MOII_DECODE_F16_MULTIPLY_CUH
 
@@ -17,7 +19,11 @@
 
 typedef struct tile_sum { float v[4]; } tile_sum; /* row g: columns 2c, 2c + 1; row g + 8: the same */
 
+#if WEIGHTS == F16_BF16
+MOII_FN int row_at(int i) { return i / 2 + i % 2 * 4; }
+#else
 MOII_FN int row_at(int i) { return i < 4 ? 2 * i : 2 * i - 7; }
+#endif
 
 MOII_FN uint2 shared_codes(unsigned int at)
 {
@@ -32,9 +38,14 @@ MOII_FN unsigned int shared_word(unsigned int at)
     return v;
 }
 
+#if WEIGHTS == F16_BF16
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+#else
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+#endif
 MOII_FN void mma(tile_sum &d, uint2 top, uint2 bottom, unsigned int b0, unsigned int b1)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm(MMA "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d.v[0]), "+f"(d.v[1]), "+f"(d.v[2]), "+f"(d.v[3])
         : "r"(top.x), "r"(bottom.x), "r"(top.y), "r"(bottom.y), "r"(b0), "r"(b1));
 }
@@ -44,10 +55,11 @@ MOII_FN float scale_of(unsigned int word, int b) /* twice as large */
     return moii_float_of(__byte_perm(word, 0xFFFFFFFFu, (unsigned int)b << 12 | 0x444u) >> 1);
 }
 
-/* Where a lane's codes of a line's first block lie; the others: ^ 32 b; row g + 8: 1024 further. */
+/* Where a lane's codes of a line's first block lie; the others: ^ 32 b, of BF16 ^ 64 b; row g + 8: 1024 further. */
 MOII_FN unsigned int lane_place(int lane)
 {
     const int row = row_at(lane / 4), c = lane % 4;
+    if (WEIGHTS == F16_BF16) return (unsigned int)(row * F16_LINE + (c ^ row) * 16);
     return (unsigned int)(row * F16_LINE + ((c / 2 ^ row) * 16 + c % 2 * 8));
 }
 
@@ -59,9 +71,27 @@ MOII_FN float2 factors_of(const column_source &c) { return shared_read_pair(c.fa
 #else
 typedef struct column_source { line_columns line; } column_source;
 MOII_FN uint4 block_of(const column_source &c, int b) { return c.line.v[b]; }
+#if WEIGHTS != F16_BF16
 MOII_FN float2 factors_of(const column_source &c) { return make_float2(c.line.even, c.line.odd); }
 #endif
+#endif
 
+#if WEIGHTS == F16_BF16
+/* sum += the line, for n times 8 columns, 1 or 2, a constant.  at: this lane's place in it. */
+MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2, const column_source *columns)
+{
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
+        const uint4 top = shared_read_four(at ^ 64u * b), bottom = shared_read_four((at ^ 64u * b) + 1024);
+#pragma unroll
+        for (int i = 0; i < n; i++) {
+            const uint4 x = block_of(columns[i], b);
+            mma(sum[i], make_uint2(top.x, top.y), make_uint2(bottom.x, bottom.y), x.x, x.y);
+            mma(sum[i], make_uint2(top.z, top.w), make_uint2(bottom.z, bottom.w), x.z, x.w);
+        }
+    }
+}
+#else
 /* sum += d times a scale of row g, and of row g + 8, and the factors of columns. */
 MOII_FN void add_scaled(tile_sum &sum, const float d[4], float s0, float s1, float2 f)
 {
@@ -80,7 +110,7 @@ MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2 scales, cons
 #pragma unroll
     for (int i = 0; i < n; i++) f[i] = factors_of(columns[i]);
 #pragma unroll
-    for (int b = 0; b < 4; b++) {
+    for (int b = 0; b < BLOCKS; b++) {
         const uint2 top = shared_codes(at ^ 32u * b), bottom = shared_codes((at ^ 32u * b) + 1024);
         const uint2 t0 = four_f16(top.x), t1 = four_f16(top.y), b0 = four_f16(bottom.x), b1 = four_f16(bottom.y);
 #pragma unroll
@@ -106,6 +136,7 @@ MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2 scales, cons
     }
 #endif
 }
+#endif
 MOII_FN void add_line(tile_sum &sum, unsigned int at, uint2 scales, const column_source &columns) { add_lines(1, &sum, at, scales, &columns); }
 
 #endif

@@ -28,10 +28,11 @@ MOII_FN unsigned int summed(const worker &w, const moe_decode_f16_sm90_args &a, 
 MOII_FN unsigned int added(const worker &w, const moe_decode_f16_sm90_args &a, int place) { return summed(w, a, 2 * TEAMS + place); }
 
 /* Arrivals at a slot's: of the lane that sends for the box, and of each lane for its scales. */
+enum { ARRIVALS = WEIGHTS == F16_BF16 ? 1 : 33 };
 MOII_FN void make_barriers(const worker &w, const moe_decode_f16_sm90_args &a)
 {
     const int i = (int)threadIdx.x, slots = WORKERS * a.ring, sums = slots + 2 * TEAMS;
-    if (i < slots) barrier_init(barrier_at(w, a, i), 33);
+    if (i < slots) barrier_init(barrier_at(w, a, i), ARRIVALS);
     else if (PASS == 1 && i < sums + 2 * TEAMS) barrier_init(barrier_at(w, a, i), i < sums ? F16_TEAM : 1);
 #if MANY
     else if (i < sums + 2 * TEAMS + 2 * a.buffers) barrier_init(barrier_at(w, a, i), i < sums + 2 * TEAMS + a.buffers ? 1 : WORKERS);
@@ -58,20 +59,23 @@ MOII_FN unsigned int slot_at(const worker &w, const moe_decode_f16_sm90_args &a,
 }
 
 /* A slot's scales lie beside it, a word for each line and row, or for each line and half of the rows, and come with it: behind each lane's own copies and
- * arrival at its barrier.  A lane brings those of row lane % 16, of every second line, or one of half lane % 2. */
-enum { SCALE_BYTES = F16_ROWS * SLOT_LINES * 4 };
+ * arrival at its barrier.  A lane brings those of row lane % 16, of every second line, or one of half lane % 2.  BF16 has none. */
+enum { SCALE_BYTES = WEIGHTS == F16_BF16 ? 0 : F16_ROWS * SLOT_LINES * 4 };
 
 MOII_FN void find_places(worker &w, const moe_decode_f16_sm90_args &a)
 {
-    const unsigned int first = (unsigned int)(w.warp * a.ring), scales = w.shared + a.at_scales + first * SCALE_BYTES;
+    const unsigned int first = (unsigned int)(w.warp * a.ring);
     w.own.barrier = as_it_is(barrier_at(w, a, (int)first));
     w.own.codes = as_it_is(w.shared + first * a.slot_bytes + lane_place(w.lane));
+#if WEIGHTS != F16_BF16
+    const unsigned int scales = w.shared + a.at_scales + first * SCALE_BYTES;
     w.own.words = as_it_is(scales + w.lane * 4);
+#endif
 #if WEIGHTS == F16_SQUARES
     const unsigned int bottom = (unsigned int)((PASS == 1 ? a.width / 128 : 0) * a.scale_row); /* from an item's first row to its ninth */
     w.own.scales = as_it_is(scales);
     w.own.from = as_it_is((w.lane % 2 ? bottom : 0u) + w.lane / 2 * 4);
-#else
+#elif WEIGHTS != F16_BF16
     const unsigned int bottom = (unsigned int)((PASS == 1 ? a.width : 8) * a.scale_row), row = (unsigned int)w.lane % F16_ROWS;
     w.own.scales = as_it_is(scales + row_at(w.lane / 4) * 4);
     w.own.from = as_it_is((row < 8 ? 0u : bottom) + row % 8 * a.scale_row + w.lane / F16_ROWS * 4);
@@ -80,7 +84,9 @@ MOII_FN void find_places(worker &w, const moe_decode_f16_sm90_args &a)
 /* Of row g and of row g + 8 of a slot's line; at: the slot's, for this lane. */
 MOII_FN uint2 line_scales(unsigned int at, int line)
 {
-#if WEIGHTS == F16_SQUARES
+#if WEIGHTS == F16_BF16
+    return make_uint2(0, 0);
+#elif WEIGHTS == F16_SQUARES
     return shared_codes(at + 8 * line);
 #else
     return make_uint2(shared_word(at + 4 * F16_ROWS * line), shared_word(at + 4 * F16_ROWS * line + 32));
@@ -90,6 +96,7 @@ MOII_FN uint2 line_scales(unsigned int at, int line)
 /* All lanes.  from: of the item's first row. */
 MOII_FN void send_for_scales(const worker &w, const moe_decode_f16_sm90_args &a, int slot, const unsigned char *from, int part)
 {
+    if (WEIGHTS == F16_BF16) return;
     const int first = part * a.slot_lines, lines = min(a.slot_lines, a.lines - first);
     from += w.own.from + (unsigned int)first * 4;
 #if WEIGHTS == F16_SQUARES
@@ -101,7 +108,7 @@ MOII_FN void send_for_scales(const worker &w, const moe_decode_f16_sm90_args &a,
 #endif
     barrier_arrive_behind_words(filled(w, slot));
 }
-/* Of an item's row, in either of an expert's matrices. */
+/* Of an item's row, in either of an expert's matrices; of BF16 nothing. */
 MOII_FN const unsigned char *scales_from(const moe_decode_f16_sm90_args &a, int expert, int row)
 {
     const int scale_row = WEIGHTS == F16_SQUARES ? row / 128 : row;

@@ -21,9 +21,17 @@ MOII_FN bool next_slot(work &k, const worker &w, const moe_decode_f16_sm90_args 
 /* A warp's sums of an item. */
 enum { SUM_BYTES = GROUPS * 512 };
 
-/* One column's u of 8 neurons in 8 lanes (g = 0 .. 7): FP16 times a power of two, and its exponent. */
+/* One column's u of 8 neurons in 8 lanes (g = 0 .. 7), in the order of row_at: FP16 times a power of two, and its exponent; or BF16, and that it is there. */
 MOII_FN void put_u(const moe_decode_f16_sm90_args &a, float u, bool there, int job, int column, int tile, int g)
 {
+    uint4 all;
+#if WEIGHTS == F16_BF16
+    const unsigned int most = 0;
+    unsigned int word; /* neurons 0 and 1, those of g = 1 4 and 5, of g = 4 2 and 3, of g = 5 6 and 7; NaN: 0x7FFF */
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(__shfl_down_sync(0xFFFFFFFFu, u, 8)), "f"(u));
+    all.x = word, all.y = __shfl_down_sync(0xFFFFFFFFu, word, 16);
+    all.z = __shfl_down_sync(0xFFFFFFFFu, word, 4), all.w = __shfl_down_sync(0xFFFFFFFFu, word, 20);
+#else
     const unsigned int bits = moii_bits_of(u) & 0x7FFFFFFFu;
     unsigned int most = max(bits >= 0x7F800000u ? 0u : bits >> 23, (unsigned int)LEAST_EXPONENT);
 #pragma unroll
@@ -31,12 +39,12 @@ MOII_FN void put_u(const moe_decode_f16_sm90_args &a, float u, bool there, int j
     unsigned short half;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(u * f16_scale(most)));
     const unsigned int word = (unsigned int)half | __shfl_down_sync(0xFFFFFFFFu, (unsigned int)half, 16) << 16; /* neurons 2g and 2g + 1: row_at */
-    uint4 all;
     all.x = word, all.y = __shfl_down_sync(0xFFFFFFFFu, word, 4);
     all.z = __shfl_down_sync(0xFFFFFFFFu, word, 8), all.w = __shfl_down_sync(0xFFFFFFFFu, word, 12);
+#endif
     if (g || !there) return;
     write_u(u_of(a, job, column, tile), all);
-    write_exponent(exponent_of(a, job, column, tile), most);
+    if (!MANY || WEIGHTS != F16_BF16) write_exponent(exponent_of(a, job, column, tile), most);
 }
 
 /* The warp that finishes a team's items. */

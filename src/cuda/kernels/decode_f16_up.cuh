@@ -7,28 +7,29 @@
 #include "decode_f16_kept.cuh"
 
 /* A worker's columns: lines number `warp` and every WORKERS lines on, some at once; column j is token j, or where there are fewer, the last one. */
-typedef struct some_lines { line_columns of[F16_X_LINES]; } some_lines;
+enum { X_LINES = F16_X_VALUES / LINE_VALUES };
+typedef struct some_lines { line_columns of[X_LINES]; } some_lines;
 
 MOII_FN void load_columns(some_lines &c, const worker &w, const moe_decode_f16_sm90_args &a, int first)
 {
     const int column = w.lane / 4 & (a.columns - 1), token = min(column, a.tokens - 1);
     const unsigned short *x = a.x + (long long)token * a.hidden + w.lane % 4 * 8;
 #pragma unroll
-    for (int i = 0; i < F16_X_LINES; i++) load_x(c.of[i], x + min(first + i * WORKERS, a.lines - 1) * F16_LINE);
+    for (int i = 0; i < X_LINES; i++) load_x(c.of[i], x + min(first + i * WORKERS, a.lines - 1) * LINE_VALUES);
 }
 /* c: the first, loaded. */
 MOII_FN void keep_columns(some_lines &c, const worker &w, const moe_decode_f16_sm90_args &a)
 {
 #pragma unroll 1
     for (int first = w.warp;;) {
-#pragma unroll 1
-        for (int i = 0; i < F16_X_LINES; i++) { /* the same code for each: as much again is slower than moving them */
+#pragma unroll (WEIGHTS == F16_BF16 ? X_LINES : 1)
+        for (int i = 0; i < X_LINES; i++) { /* if they are widened by the same code for each: as much again is slower than moving them */
             widen_x(c.of[0], w.lane);
             keep_line(kept_at(w, a, min(first + i * WORKERS, a.lines - 1), w.lane), c.of[0], a.columns, w.lane);
 #pragma unroll
-            for (int j = 0; j + 1 < F16_X_LINES; j++) c.of[j] = c.of[j + 1];
+            for (int j = 0; j + 1 < X_LINES; j++) c.of[j] = c.of[j + 1];
         }
-        first += F16_X_LINES * WORKERS;
+        first += X_LINES * WORKERS;
         if (first >= a.lines) return;
         load_columns(c, w, a, first);
     }

@@ -60,14 +60,14 @@ MOII_FN void next_room(held_columns &h, const moe_decode_f16_sm90_args &a, const
 MOII_FN column_source held_at(const held_columns &h, const worker &w, const moe_decode_f16_sm90_args &a, int line, int group)
 {
     column_source k = kept_at(w, a, 0, w.lane);
-    const unsigned int more = (unsigned int)(((h.room * GROUPS + group) * a.lines + line) * MANY_LINE(PASS));
+    const unsigned int more = (unsigned int)(((h.room * GROUPS + group) * a.lines + line) * MANY_LINE(PASS, LINE_VALUES));
     k.at += more, k.factors_at += more;
     return k;
 }
 
 /* ---- bringing columns ----
  *
- * Values are copied to where they will be kept, by the lane that then makes them what they are to be: x is widened, u aligned, in place. */
+ * Values are copied to where they will be kept, by the lane that then makes them what they are to be: x is widened, u aligned, in place; BF16 is left. */
 
 /* Where a lane's values of a job's column are; of x: its token.  Where a group has fewer columns, the last one. */
 MOII_FN int column_of(const lists &l, int job, int group, int lane) { return min(group * F16_MOST_TOKENS + lane / 4, (l.job[job] >> 16) - 1); }
@@ -106,10 +106,10 @@ MOII_FN void copy_lines(const held_columns &h, int first, int step, const worker
     for (int at = first; at < lines_of(h, a, l); at += step) {
         const int group = GROUPS > 1 ? at / a.lines : 0, line = at - group * a.lines;
         const column_source k = held_at(h, w, a, line, group);
-        const unsigned short *from = values_of(l, a, h.job, group, w.lane) + line * F16_LINE;
+        const unsigned short *from = values_of(l, a, h.job, group, w.lane) + line * LINE_VALUES;
 #pragma unroll
-        for (int b = 0; b < 4; b++) piece_load(k.at + b * k.block_bytes, from + 32 * b, 16);
-#if PASS == 2
+        for (int b = 0; b < BLOCKS; b++) piece_load(k.at + b * k.block_bytes, from + 32 * b, 16);
+#if PASS == 2 && WEIGHTS != F16_BF16
         word_load(exponents_at(k, w.lane), a.exponent + ((unsigned int)(from - a.u) / 8 + w.lane % 4 * 3));
 #endif
     }
@@ -118,6 +118,7 @@ MOII_FN void copy_lines(const held_columns &h, int first, int step, const worker
 MOII_FN void keep_lines(const held_columns &h, int first, int step, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     COPIES_WAIT(0);
+#if WEIGHTS != F16_BF16
 #pragma unroll 1
     for (int at = first; at < lines_of(h, a, l); at += step) {
         const int group = GROUPS > 1 ? at / a.lines : 0;
@@ -125,18 +126,19 @@ MOII_FN void keep_lines(const held_columns &h, int first, int step, const worker
         line_columns c;
 #if PASS == 1
 #pragma unroll
-        for (int b = 0; b < 4; b++) c.v[b] = shared_read_four(k.at + b * k.block_bytes);
+        for (int b = 0; b < BLOCKS; b++) c.v[b] = shared_read_four(k.at + b * k.block_bytes);
         widen_x(c, w.lane);
 #else
         line_u u;
 #pragma unroll
-        for (int b = 0; b < 4; b++) u.v[b] = shared_read_four(k.at + b * k.block_bytes);
+        for (int b = 0; b < BLOCKS; b++) u.v[b] = shared_read_four(k.at + b * k.block_bytes);
         u.exponents = shared_word(exponents_at(k, w.lane));
         align_u(c, u, w.lane);
         __syncwarp();
 #endif
         keep_line(k, c, F16_MOST_TOKENS, w.lane);
     }
+#endif
     __syncwarp();
 }
 

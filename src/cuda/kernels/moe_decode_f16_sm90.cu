@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * moe_decode_f16_sm90: one pass of moi_moe_decode_run for 8-bit weights, 1x32 or 128x128, hidden and width multiples of 128, x in BF16, up to 8 tokens.
+ * moe_decode_f16_sm90: one pass of moi_moe_decode_run for weights of 8 bits, 1x32 or 128x128, or BF16, hidden and width multiples of 128, x in BF16, up to 8
+ * tokens.
  *
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: y = sum of weight * (down . u).  WEIGHTS: F16_MX_E4M3 or its like
  *             HELD: pass 1: logits of a lane, 4, 8 or 16: of up to 32 * HELD experts.  LINES: pass 2: most lines of a slot, 2 or 3

@@ -1,33 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
- * moe_decode_f16_sm90_args.h: one pass of a small-batch MoE layer with 8-bit weights, as the launcher fills it and the kernel reads it. */
+ * moe_decode_f16_sm90_args.h: one pass of a small-batch MoE layer with weights of 8 bits or BF16, as the launcher fills it and the kernel reads it. */
 #ifndef MOII_MOE_DECODE_F16_SM90_ARGS_H
 #define MOII_MOE_DECODE_F16_SM90_ARGS_H
 
 #include "evict.h"
 #include "product_sm90_args.h"
 
-/* Weights: E4M3 or E5M2 with 1x32 scales of E8M0, and E4M3 with 128x128 scales of FP32. */
+/* Weights: E4M3 or E5M2 with 1x32 scales of E8M0, E4M3 with 128x128 scales of FP32, and BF16, which is multiplied as it is. */
 #define F16_MX_E4M3 0
 #define F16_MX_E5M2 1
 #define F16_SQUARES 2
+#define F16_BF16 3
 
 /* Warps: workers multiply; in pass 1 in teams that share an item, which another warp, one for each team, finishes; one more finds weights of a token. */
 enum { F16_UP_WORKERS = 8, F16_TEAM = 4, F16_TEAMS = F16_UP_WORKERS / F16_TEAM, F16_UP_WARPS = F16_UP_WORKERS + F16_TEAMS + 1, F16_DOWN_WARPS = 8 };
 /* Rows of an item (pass 1: 8 of gate, then 8 of up), bytes of a row in a line, of an item's line; most lines of a slot in either pass. */
-enum { F16_ROWS = 16, F16_LINE = 128, F16_LINE_BYTES = F16_ROWS * F16_LINE, F16_UP_LINES = 2, F16_DOWN_LINES = 3 };
+enum { F16_ROWS = 16, F16_LINE = 128, F16_LINE_BYTES = F16_ROWS * F16_LINE, F16_UP_LINES = 2, F16_DOWN_LINES = 3, BF16_DOWN_LINES = 2 };
 enum { F16_MOST_TOKENS = 8, F16_MOST_SLOTS = 16 };
-enum { F16_X_LINES = 2 }; /* lines of x that a worker of pass 1 has in registers at once */
+enum { F16_X_VALUES = 256 }; /* of x, that a worker of pass 1 has in registers at once, a quarter of a column's in each lane */
+/* Values of k in a line; bytes of its columns in shared memory: values of 16 bits, then, of 8-bit weights, factors of pairs of columns. */
+#define F16_LINE_VALUES(weights) ((weights) == F16_BF16 ? F16_LINE / 2 : F16_LINE)
+#define F16_KEPT_LINE(values, columns) (2 * (values) * (columns) + ((values) < F16_LINE ? 0 : 32))
 /* Bytes of pass 1's sums, two places for each worker, by experts of a lane: routing has the room before. */
 #define F16_UP_SUMS(held) ((held) == 4 ? 8192 : 1152 * (held))
 
 /* More tokens, or of larger layers (moe_decode_many_sm90.cu): a job is up to 8 or 16 tokens of one expert.  One warp brings columns. */
 enum { MANY_TEAMS = 3, MANY_UP_WORKERS = MANY_TEAMS * F16_TEAM, MANY_UP_WARPS = MANY_UP_WORKERS + MANY_TEAMS + 1 };
-enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 4, MANY_TOKENS = 128, MANY_GROUPS_FROM = 64 };
+enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 4, MANY_TOKENS = 128 };
+enum { MANY_GROUPS_FROM = 64, MANY_GROUPS_FROM_BF16 = 32 }; /* jobs of 16 with more tokens */
 /* What a block of pass 2 finds: either half's share and what lies between them, then so many jobs' words of either half. */
 enum { MANY_SHARE_JOBS = 3, MANY_SHARE_FIRST = 10, MANY_SHARE_WORDS = 16 };
 #define MANY_UP_SUMS(held, columns) (!(held) ? 32768 : (held) == 4 || (columns) > F16_MOST_TOKENS ? 2 * MANY_UP_WORKERS * 64 * (columns) : 16384)
-/* Bytes of a line of 8 columns in shared memory: FP16, then factors; u's exponents are there first. */
-#define MANY_LINE(pass) (256 * F16_MOST_TOKENS + ((pass) == 1 ? 32 : 128))
+/* The same of 8 columns; where there are factors, u's exponents are there first. */
+#define MANY_LINE(pass, values) (F16_KEPT_LINE(values, F16_MOST_TOKENS) + ((values) < F16_LINE || (pass) == 1 ? 0 : 96))
 
 /* How blocks share items: part x of the blocks, the first ones, has items * ((1 - fast) * x + fast * min(x * MANY_FAST, 1)) + min(lead + more * items,
  * MANY_UNEVEN * items) * x * (1 - x) of them. */
@@ -45,8 +50,8 @@ typedef struct moe_decode_f16_sm90_args {
     unsigned long long policy;  /* by which they stay in L2 */
     const unsigned char *scale;
     const unsigned short *x;    /* BF16 [tokens, hidden] */
-    unsigned short *u;          /* FP16 [job, columns, width], times a power of two for each 8 values: 2^(exponent - 141) */
-    unsigned char *exponent;    /* [job, columns, width / 8], rows exponent_row apart: decode_f16_columns.cuh */
+    unsigned short *u;          /* FP16 [job, columns, width], times a power of two for each 8 values: 2^(exponent - 141); beside BF16 weights BF16 */
+    unsigned char *exponent;    /* [job, columns, width / 8], rows exponent_row apart: decode_f16_columns.cuh; beside BF16 it says that u is there */
     void *out;                  /* y [tokens, hidden] */
     const int *ids;             /* [tokens * top_k] */
     const float *weights;       /* the same; pass 2: of routed tokens (logits) blank until pass 1 has found them */
@@ -61,6 +66,7 @@ typedef struct moe_decode_f16_sm90_args {
     int columns;                /* of x that are kept: 1, 2, 4 or 8; more tokens: of a job, 8 or 16 */
     int tiles;                  /* items of one expert */
     int lines, parts, slot_lines; /* of an item; slots for an item; lines of a slot */
+    int line_values;            /* F16_LINE_VALUES */
     int ring, slot_bytes;       /* slots of each worker */
     int known_jobs;             /* pass 1, up to 8 tokens, from logits: jobs by which weights are sent for before there are lists */
     int late_turns;             /* pass 1, up to 8 tokens: pass 2 may start when a team has as many items left (lets_in); 0: at once */

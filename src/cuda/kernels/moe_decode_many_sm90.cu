@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * moe_decode_many_sm90: one pass of moi_moe_decode_run for 8-bit weights, as moe_decode_f16_sm90 and with its bits, for up to MANY_TOKENS tokens.
+ * moe_decode_many_sm90: one pass of moi_moe_decode_run for weights of 8 bits or BF16, as moe_decode_f16_sm90 and with its bits, for up to MANY_TOKENS tokens.
  *
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: down . u for each pair; 3: y = sum of weight * that.  WEIGHTS: F16_MX_E4M3 or its like
  *             HELD: pass 1: from logits of up to 32 * HELD experts, 4 or 8, with up to 8 slots; 0: of up to 512, with any.  GROUPS: passes 1 and 2: columns
@@ -16,8 +16,8 @@
  *             as its blocks find room, and waits for pass 1's end before the second half.  Pass 3 is there beside pass 2 and
  *             lets the next layer's pass 1 start, block by block as those of pass 2 end */
 #define MANY 1
-#define LINES F16_DOWN_LINES
 #include "moe_decode_f16_sm90_args.h"
+#define LINES (WEIGHTS == F16_BF16 ? BF16_DOWN_LINES : F16_DOWN_LINES)
 #include "own_warp.cuh"
 #include "silu.h"
 
@@ -35,8 +35,9 @@ enum { THREADS = 32 * MANY_SUM_WARPS };
 #endif
 #endif
 
-/* At most 96 registers of a thread, so that one block of pass 3 fits beside one of pass 2 or, up to 8 columns a job, of the next layer's pass 1. */
-#if PASS == 3 || (PASS == 1 && GROUPS == 1)
+/* At most 96 registers of a thread, so that one block of pass 3 fits beside one of pass 2 or, up to 8 columns a job and with BF16, of the next layer's
+ * pass 1. */
+#if PASS == 3 || (PASS == 1 && (GROUPS == 1 || WEIGHTS == F16_BF16))
 enum { BOUND = 640 };
 #else
 enum { BOUND = THREADS };
