@@ -35,7 +35,7 @@ static int scratch_of(const moe_decode_f16_sm90_args *a)
 static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens, bool bf16, int end)
 {
     int pairs = tokens * a->top_k, slots = (pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS) * a->ring;
-    int lines = pass == 1 ? F16_UP_LINES : moii_decode_f16_lines(a), up_sums = larger(2 * F16_UP_WORKERS * 512, (F16_UP_WORKERS + 1) * scratch_of(a));
+    int lines = pass == 1 ? F16_UP_LINES(a->row_bytes) : moii_decode_f16_lines(a), up_sums = larger(2 * F16_UP_WORKERS * 512, (F16_UP_WORKERS + 1) * scratch_of(a));
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
         { a->at_scales, bf16 ? 0 : slots * F16_ROWS * lines * 4, 4 },
@@ -56,9 +56,9 @@ static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens
 static void check_cut(const moe_decode_f16_sm90_args *a, int pass, int k, int values)
 {
     assert_true(a->line_values == values && a->lines * values == k);
-    assert_true(a->slot_lines >= 1 && a->slot_lines <= (pass == 1 ? F16_UP_LINES : moii_decode_f16_lines(a)) && moii_decode_f16_lines(a) <= F16_DOWN_LINES);
+    assert_true(a->slot_lines >= 1 && a->slot_lines <= (pass == 1 ? F16_UP_LINES(a->row_bytes) : moii_decode_f16_lines(a)) && moii_decode_f16_lines(a) <= F16_DOWN_LINES);
     assert_true(a->parts * a->slot_lines >= a->lines && (a->parts - 1) * a->slot_lines < a->lines);
-    assert_int_equal(a->slot_bytes, a->slot_lines * F16_LINE_BYTES);
+    assert_int_equal(a->slot_bytes, a->slot_lines * F16_ROWS * a->row_bytes);
     for (int pair = 0; pair < F16_MOST_TOKENS * a->top_k; pair++) assert_int_equal((unsigned)pair * a->inverse_top_k >> 16, pair / a->top_k);
     if (pass == 1) {
         assert_true(a->step_rest >= 0 && a->step_rest < a->tiles);
@@ -87,6 +87,7 @@ static void check(int hidden, int width, int experts, int top_k, int tokens, moi
         assert_true(a->ring >= 2 && barriers <= l->threads); /* a thread opens a barrier */
         check_places(a, pass, tokens, weights.recipe == MOI_RECIPE_BF16, l->shared_bytes);
         check_cut(a, pass, pass == 1 ? hidden : width, weights.recipe == MOI_RECIPE_BF16 ? 64 : 128);
+        assert_int_equal(a->row_bytes, weights.elem == MOI_E2M1 ? 64 : 128);
         assert_true(l->grid[0] >= 1 && l->grid[0] <= SMS);
     }
     assert_int_equal(args[1].tiles, hidden / F16_ROWS);
@@ -95,13 +96,13 @@ static void check(int hidden, int width, int experts, int top_k, int tokens, moi
 
 static void check_all(void (*one)(int hidden, int width, int experts, int top_k, int tokens, moi_format weights), int least, int most)
 {
-    const moi_format weights[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_BF16 };
+    const moi_format weights[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_BF16, MOI_FORMAT_MXFP4 };
     static const int experts[] = { 1, 8, 128, 512, MOII_DECODE_F16_EXPERTS }, top_ks[] = { 1, 3, 8, MOII_DECODE_F16_TOP_K };
     for (int i = 0; i < LENGTHS * LENGTHS; i++)
         for (size_t e = 0; e < sizeof experts / sizeof *experts; e++)
             for (size_t k = 0; k < sizeof top_ks / sizeof *top_ks; k++)
                 for (int tokens = least; tokens <= most; tokens *= 2)
-                    for (int w = 0; w < 2; w++) one(lengths[i % LENGTHS], lengths[i / LENGTHS], experts[e], top_ks[k], tokens, weights[w]);
+                    for (int w = 0; w < 3; w++) one(lengths[i % LENGTHS], lengths[i / LENGTHS], experts[e], top_ks[k], tokens, weights[w]);
 }
 
 static void test_all(void **state)
@@ -166,7 +167,7 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int t
     const int up_sums = larger(MANY_UP_WORKERS * 2 * (a->columns / 8) * 512, MANY_UP_WARPS * scratch);
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
-        { a->at_scales, bf16 ? 0 : slots * F16_ROWS * 4 * (up ? F16_UP_LINES : F16_DOWN_LINES), 4 },
+        { a->at_scales, bf16 ? 0 : slots * F16_ROWS * 4 * (up ? F16_UP_LINES(a->row_bytes) : F16_DOWN_LINES), 4 },
         { a->at_columns, a->buffers * (a->columns / 8) * a->lines * (bf16 ? 2 * 8 * 64 : 4 * 8 * 64 + (up ? 32 : 128)), 16 },
         { a->at_barriers, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 8 },
         { a->at_expert, a->most_jobs * 4, 4 },

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* From PLAIN on: weights and shapes that the rows for whole lines take, or nearly: MXFP8, from SQUARES on 128x128, from UNSCALED on BF16.  From WIDE on:
- * experts so wide that down goes in several launches, or that scales of a row do not fit shared memory; of all formats. */
-enum { PLAIN = 600, SQUARES = 720, WIDE = 840, UNSCALED = 876, CASES = 996 };
+/* From PLAIN on: weights and shapes that the rows for whole lines take, or nearly: MXFP8, from SQUARES on 128x128, from UNSCALED on BF16, from FOURS on
+ * MXFP4.  From WIDE on: experts so wide that down goes in several launches, or that scales of a row do not fit shared memory; of all formats. */
+enum { PLAIN = 600, SQUARES = 720, WIDE = 840, UNSCALED = 876, FOURS = 996, CASES = 1116 };
 
 static moi_format format_of(int64_t i)
 {
@@ -48,12 +48,12 @@ static problem case_of(moit_rng *rng, int i)
     if (i >= WIDE && i < UNSCALED) {
         static const int64_t widths[] = { 7296, 8192, 14336, 7200 };
         const int format = i / 4 % 6;
-        f = format_of(format == 0 ? 5 : format > 3 ? 0 : format); /* 8 bits that the row for them takes three times, then MXFP4 and BF16 */
+        f = format_of(format == 0 ? 5 : format > 3 ? 0 : format); /* 8 bits four times, MXFP4 and BF16 */
         if (format == 1) f = (moi_format){ .recipe = MOI_RECIPE_MX32, .elem = MOI_E5M2 };
         const int64_t tokens[] = { 1 + moit_below(rng, 2), 3 + moit_below(rng, 6), 9 + moit_below(rng, 12), 66 + moit_below(rng, 9) };
         s = (shape){ tokens[i / 2 % 4], 128, widths[i % 4], 2 + moit_below(rng, 3), 1 + moit_below(rng, 2) };
     } else if (i >= PLAIN) {
-        f = i < SQUARES ? MOI_FORMAT_MXFP8 : i < WIDE ? MOI_FORMAT_BLK128_WEIGHT : MOI_FORMAT_BF16;
+        f = i < SQUARES ? MOI_FORMAT_MXFP8 : i < WIDE ? MOI_FORMAT_BLK128_WEIGHT : i < FOURS ? MOI_FORMAT_BF16 : MOI_FORMAT_MXFP4;
         if (i < SQUARES && i % 4 == 1) f.elem = MOI_E5M2;
         s.h = 128 * (1 + moit_below(rng, 4)), s.f = (i % 3 ? 128 : 64) * (1 + moit_below(rng, 4));
         /* 4096: more tiles of 16 outputs than multiprocessors, which a block goes through together */

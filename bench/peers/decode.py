@@ -21,8 +21,8 @@ SHAPES = {"qwen3-30b-a3b": (2048, 768, 128, 8, 8), "qwen3-235b-a22b": (4096, 153
 BATCHES = {"qwen3-30b-a3b": [1, 2, 4, 8, 16, 32, 64, 128], "qwen3-235b-a22b": [1, 2, 4, 8, 16, 32, 64, 128], "e256-i512-h2048": [1, 2, 4, 8]}
 HEAD = "commit,date,device,driver,sm_clock,mem_clock,op,row,case,batch,distinct,bytes,median_us,p10_us,p90_us,gb_s,read_us,share_of_read,error,error_mxfp8_x,one_minus_cosine"
 MX, SQUARES = m.Format(m.RECIPE_MX32, m.E4M3), m.Format(m.RECIPE_BLK128, m.E4M3, m.SQUARE)
-PLAIN = m.Format(m.RECIPE_BF16, m.BF16)
-MX_BYTES, SQUARES_BYTES = 33 / 32, 1 + 4 / 128 ** 2  # of a code and its part of a scale
+PLAIN, FOURS = m.Format(m.RECIPE_BF16, m.BF16), m.Format(m.RECIPE_MX32, m.E2M1)
+MX_BYTES, SQUARES_BYTES, FOURS_BYTES = 33 / 32, 1 + 4 / 128 ** 2, 17 / 32  # of a code and its part of a scale
 ROW = os.environ["DECODE_ROW"].encode() if "DECODE_ROW" in os.environ else None
 
 
@@ -47,6 +47,12 @@ def plain_weights(experts, rows, cols, generator):
     return torch.randn(experts, rows, cols, device="cuda", dtype=torch.bfloat16, generator=generator) * 0.02
 
 
+def fours_weights(experts, rows, cols, generator):
+    """Random codes of E2M1, and scales from 2^-8 to 2^-6."""
+    draw = lambda low, high, *shape: torch.randint(low, high, shape, device="cuda", dtype=torch.uint8, generator=generator)
+    return draw(0, 256, experts, rows, cols // 2), draw(119, 122, experts, rows * cols // 32)
+
+
 def quantised(experts, rows, cols, generator):
     return quantised_as([MX], experts, rows, cols, generator)[0]
 
@@ -55,6 +61,10 @@ def dequantised(w, e, rows, cols):
     """Expert e's matrix in float64; scales F32 are those of squares of 128, and BF16 has none."""
     if w[1] is None:
         return w[0][e].double()
+    if w[0].shape[-1] * 2 == cols:  # two codes of E2M1 in a byte
+        value = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=torch.float64, device="cuda")
+        codes = torch.stack((value[(w[0][e] & 15).long()], value[(w[0][e] >> 4).long()]), -1)
+        return (codes.view(rows, cols // 32, 32) * torch.exp2(w[1][e].double().view(rows, cols // 32, 1) - 127)).view(rows, cols)
     codes, scales = w[0][e].view(torch.float8_e4m3fn).to(torch.float64), w[1][e]
     if scales.dtype == torch.float32:
         return (codes.view(rows // 128, 128, cols // 128, 128) * scales.to(torch.float64).view(rows // 128, 1, cols // 128, 1)).view(rows, cols)

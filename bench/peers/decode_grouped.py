@@ -5,7 +5,7 @@ itself expects them to be faster, in one process.
 
     MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/decode_grouped.py [OUT.csv]
 
-Weights in MXFP8, in FP8 with a scale for each square of 128, and in BF16.  Beside FP8 grouped products round x and u as the weights are (blocks in
+Weights in MXFP8, in FP8 with a scale for each square of 128, in BF16, and in MXFP4.  Beside FP8 grouped products round x and u as the weights are (blocks in
 vectors); the decode rows never do.  Otherwise as decode.py, columns too; error_mxfp8_x: the error of the layer whose x and u are rounded.
 DECODE_BATCHES, DECODE_SHAPES, DECODE_FORMATS: a selection."""
 import os
@@ -16,7 +16,8 @@ import decode as d
 import moiety as m
 
 # weights, bytes of one, what rounds x and u
-FORMATS = {"mxfp8": (d.MX, d.MX_BYTES, d.round_mx), "block-fp8": (d.SQUARES, d.SQUARES_BYTES, d.round_128), "bf16": (d.PLAIN, 2, lambda v: v)}
+FORMATS = {"mxfp8": (d.MX, d.MX_BYTES, d.round_mx), "block-fp8": (d.SQUARES, d.SQUARES_BYTES, d.round_128), "bf16": (d.PLAIN, 2, lambda v: v),
+           "mxfp4": (d.FOURS, d.FOURS_BYTES, lambda v: v)}
 # hidden and width no multiples of 128 or 64: MXFP8 alone; then few experts, which many tokens share early
 SHAPES = {**d.SHAPES, "e128-i736-h2080": (2080, 736, 128, 8, 8), "e64-i1408-h2048": (2048, 1408, 64, 6, 8), "e16-i6400-h4096": (4096, 6400, 16, 2, 4),
           "e16-i8192-h5120": (5120, 8192, 16, 1, 4), "e8-i14336-h4096": (4096, 14336, 8, 2, 4)}
@@ -25,6 +26,8 @@ BATCHES = [int(b) for b in os.environ.get("DECODE_BATCHES", "32,64,128,129,192,2
 
 
 def weights_of(name, experts, rows, cols, generator):
+    if name == "mxfp4":
+        return d.fours_weights(experts, rows, cols, generator)
     if name == "bf16":
         return d.plain_weights(experts, rows, cols, generator), None
     codes, scales = d.quantised_as([FORMATS[name][0]], experts, rows, cols, generator)[0]

@@ -10,7 +10,7 @@ import time
 
 import torch
 
-F32, F16, BF16, E4M3, E5M2 = 1, 2, 3, 4, 5
+F32, F16, BF16, E4M3, E5M2, E2M1 = 1, 2, 3, 4, 5, 8
 RECIPE_BF16, RECIPE_MX32, RECIPE_BLK128 = 1, 2, 3
 VECTOR, SQUARE = 0, 1
 K_MAJOR, MN_MAJOR = 0, 1

@@ -5,9 +5,10 @@
 #include "tensor_product.h"
 
 /* Measured (docs/notes/warp-decode.md): grouped products are never slower than a second launch.  Before it the rows for 1x32 scales, squares of 128 and BF16
- * are faster, or 2 % slower and more exact, but of huge experts, whose tokens soon are several jobs.  The others they overtake where experts are large, as soon as
- * nearly all are chosen, and where they are small, when several rows share each.  The row for all weights, which does 1x32 scales of reductions that are not
- * multiples of 128, they overtake as soon as nearly all experts are chosen; but of more experts than halves_sm90 takes weights have to be copied first. */
+ * are faster, or 2 % slower and more exact, but of huge experts, whose tokens soon are several jobs.  The others they overtake where experts are large, as
+ * soon as nearly all are chosen, and where they are small, when several rows share each.  The row for all weights, which does 1x32 scales of reductions that
+ * are not multiples of 128, they overtake as soon as nearly all experts are chosen; but of more experts than halves_sm90 takes weights have to be copied
+ * first. */
 int64_t moii_decode_crossing(const moi_moe_decode_desc *d, int64_t most)
 {
     enum { LARGE = 12 << 20, HUGE = 64 << 20, SOME = 16, ROWS = 6, HUGE_ROWS = 5 }; /* weights of an expert; tokens; rows of an expert */

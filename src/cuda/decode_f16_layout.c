@@ -22,7 +22,7 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     int64_t pairs = tokens * a->top_k;
     int workers = pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, at = workers * a->ring * a->slot_bytes;
     a->most_jobs = (int)moii_min(pairs, a->experts);
-    a->at_scales = moii_decode_take(&at, a->scale_row ? workers * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : moii_decode_f16_lines(a)) : 0, 16);
+    a->at_scales = moii_decode_take(&at, a->scale_row ? workers * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES(a->row_bytes) : moii_decode_f16_lines(a)) : 0, 16);
     a->at_columns = moii_decode_take(&at, pass == 1 ? a->lines * F16_KEPT_LINE(a->line_values, a->columns) : 0, 16);
     a->at_sums = moii_decode_take(&at, pass == 1 ? F16_UP_SUMS(moii_decode_held(a->experts)) : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16);
     a->at_barriers = moii_decode_take(&at, 8 * workers * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
@@ -41,7 +41,7 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int sms, 
 {
     a->ring = pass == 2 && !a->scale_row ? LEAST_RING : MOST_RING; /* of BF16 more are not faster */
     if (pass == 1) {
-        int64_t all = tokens * a->top_k * a->tiles * a->lines * F16_LINE_BYTES / sms;
+        int64_t all = tokens * a->top_k * a->tiles * a->lines * F16_ROWS * a->row_bytes / sms;
         a->ring = (int)moii_max(LEAST_RING, moii_min(MOST_RING, all / 3 / (F16_UP_WORKERS * a->slot_bytes)));
     }
     while (a->ring > LEAST_RING && lay_out(a, pass, tokens) > bytes) a->ring--;
@@ -54,20 +54,21 @@ static unsigned long long policy_of(int pass, int tokens) { return pass == 1 && 
 static void cut_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass, moe_decode_f16_sm90_args *a, moii_gpu_launch *launch)
 {
     const bool bf16 = d->weights.recipe == MOI_RECIPE_BF16;
-    const int values = F16_LINE_VALUES(bf16 ? F16_BF16 : F16_MX_E4M3);
+    const int weights = bf16 ? F16_BF16 : d->weights.elem == MOI_E2M1 ? F16_MXFP4 : F16_MX_E4M3, values = F16_LINE_VALUES(weights);
     int64_t k = pass == 1 ? d->hidden : d->width;
     *a = (moe_decode_f16_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .width = (int)d->width, .hidden = (int)d->hidden,
-                                     .scale_row = bf16 ? 0 : (int)k / 32, .lines = (int)k / values, .line_values = values, .columns = tokens,
+                                     .scale_row = bf16 ? 0 : (int)k / 32, .lines = (int)k / values, .line_values = values,
+                                     .row_bytes = F16_ROW_BYTES(weights), .columns = tokens,
                                      .renormalize = d->renormalize, .policy = policy_of(pass, tokens), .out_f32 = d->out == MOI_F32 };
     a->exponent_row = (int)d->width / 8;
     int64_t rows = pass == 1 ? 2 * d->width : d->hidden;
     a->expert_scale_bytes = (unsigned int)((d->weights.block == MOI_BLOCK_SQUARE ? rows / 128 : rows) * a->scale_row);
     a->inverse_top_k = 65536u / (unsigned int)d->top_k + 1;
     a->tiles = pass == 1 ? (int)d->width / (F16_ROWS / 2) : (int)d->hidden / F16_ROWS;
-    const int most = pass == 1 ? F16_UP_LINES : bf16 ? BF16_DOWN_LINES : F16_DOWN_LINES;
+    const int most = pass == 1 ? F16_UP_LINES(a->row_bytes) : bf16 ? BF16_DOWN_LINES : F16_DOWN_LINES;
     a->parts = (int)moii_max(moii_ceil_div(a->lines, most), moii_min(a->lines, 2));
     a->slot_lines = (int)moii_ceil_div(a->lines, a->parts);
-    a->slot_bytes = a->slot_lines * F16_LINE_BYTES;
+    a->slot_bytes = a->slot_lines * F16_ROWS * a->row_bytes;
     a->step_job = F16_TEAMS * sms / a->tiles, a->step_rest = F16_TEAMS * sms % a->tiles;
     *launch = (moii_gpu_launch){ .threads = 32 * (pass == 1 ? F16_UP_WARPS : F16_DOWN_WARPS), .overlap = true, .grid = { sms } };
     if (pass == 2) launch->grid[0] = moii_ceil_div(a->tiles, moii_ceil_div(a->tiles, sms)); /* as many tiles for each */
@@ -91,11 +92,11 @@ enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 7 << 16, LATE_BYTES_SLOW = 6 << 16, 
 static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int tokens, moii_decode_device on, int64_t down_blocks)
 {
     const bool slow = on.memory_gb_s && on.memory_gb_s < SLOW_GB_S, bf16 = !up->scale_row;
-    const int64_t unit = (int64_t)down->lines * F16_LINE_BYTES / down->parts;
+    const int64_t unit = (int64_t)down->lines * F16_ROWS * down->row_bytes / down->parts;
     const bool small = !bf16 && unit * down_blocks < (int64_t)UNIT_BYTES * on.sms;
     if (small && (!slow || tokens == 1)) return 0;
     const int64_t few = slow ? LATE_BYTES_4_SLOW : LATE_BYTES_4, late = small || bf16 ? LATE_BYTES : tokens == 4 ? few : slow ? LATE_BYTES_SLOW : LATE_BYTES;
-    const int turn = F16_TEAMS * up->lines * F16_LINE_BYTES;
+    const int turn = F16_TEAMS * up->lines * F16_ROWS * up->row_bytes;
     return (int)moii_max((late + turn / 2) / turn, 1);
 }
 

@@ -16,7 +16,7 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
 {
     int64_t pairs = tokens * a->top_k, slots = (pass == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
     int at = (int)(slots * a->slot_bytes);
-    a->at_scales = moii_decode_take(&at, a->scale_row ? slots * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES : F16_DOWN_LINES) : 0, 16);
+    a->at_scales = moii_decode_take(&at, a->scale_row ? slots * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES(a->row_bytes) : F16_DOWN_LINES) : 0, 16);
     a->at_columns = moii_decode_take(&at, a->buffers * a->columns / F16_MOST_TOKENS * a->lines * MANY_LINE(pass, a->line_values), 16);
     a->at_barriers = moii_decode_take(&at, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 16);
     a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
@@ -85,7 +85,7 @@ enum { LEAD_BYTES = 320 << 10 };
 static many_shares down_shares(const moe_decode_f16_sm90_args *down, int blocks, bool one_group)
 {
     many_shares s = even_shares(down->tiles, blocks);
-    s.lead = one_group ? (float)(LEAD_BYTES / (down->lines * F16_LINE_BYTES) * blocks) : 0, s.more = one_group ? LEAD_MORE : LEAD_OF_TWO_GROUPS;
+    s.lead = one_group ? (float)(LEAD_BYTES / (down->lines * F16_ROWS * down->row_bytes) * blocks) : 0, s.more = one_group ? LEAD_MORE : LEAD_OF_TWO_GROUPS;
     s.fast = FASTER / MANY_FAST;
     return s;
 }

@@ -14,11 +14,12 @@
 #include "gpu.h"
 #include "route_plain.h"
 
-enum { WEIGHTS = 4, HELD = 3, GROUPS = 2 };
+enum { WEIGHTS = 5, HELD = 3, GROUPS = 2 };
 static int weights_of(const moi_format *f)
 {
     if (f->recipe == MOI_RECIPE_BF16) return F16_BF16;
-    return f->recipe == MOI_RECIPE_BLK128 ? F16_SQUARES : f->elem == MOI_E5M2 ? F16_MX_E5M2 : F16_MX_E4M3;
+    if (f->recipe == MOI_RECIPE_BLK128) return F16_SQUARES;
+    return f->elem == MOI_E2M1 ? F16_MXFP4 : f->elem == MOI_E5M2 ? F16_MX_E5M2 : F16_MX_E4M3;
 }
 
 static void defines_for(int pass, int weights, int held, int lines, char defines[MOII_DEFINES])
@@ -29,8 +30,9 @@ static void defines_for(int pass, int weights, int held, int lines, char defines
 /* The last, slots of three lines of BF16, there is not. */
 static void variant(int i, char defines[MOII_DEFINES])
 {
+    static const int weights[WEIGHTS] = { F16_MX_E4M3, F16_MX_E5M2, F16_SQUARES, F16_MXFP4, F16_BF16 };
     int side = i / WEIGHTS;
-    defines_for(side < HELD ? 1 : 2, i % WEIGHTS, 4 << side % HELD, 2 + side % HELD, defines);
+    defines_for(side < HELD ? 1 : 2, weights[i % WEIGHTS], 4 << side % HELD, 2 + side % HELD, defines);
 }
 
 static void many_defines_for(int pass, int weights, int held, int groups, char defines[MOII_DEFINES])
@@ -76,8 +78,8 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     const moi_format *f = &d->weights;
     *why = "x must be BF16";
     if (d->x != MOI_BF16) return false;
-    *why = "weights must be MXFP8 (E4M3, E5M2) or E4M3 in squares of 128, with row-major scales, or BF16";
-    bool mx = f->recipe == MOI_RECIPE_MX32 && (f->elem == MOI_E4M3 || f->elem == MOI_E5M2);
+    *why = "weights must be MXFP8 (E4M3, E5M2), MXFP4 or E4M3 in squares of 128, with row-major scales, or BF16";
+    bool mx = f->recipe == MOI_RECIPE_MX32 && (f->elem == MOI_E4M3 || f->elem == MOI_E5M2 || f->elem == MOI_E2M1);
     bool squares = f->recipe == MOI_RECIPE_BLK128 && f->block == MOI_BLOCK_SQUARE && f->elem == MOI_E4M3;
     bool bf16 = f->recipe == MOI_RECIPE_BF16 && f->elem == MOI_BF16;
     if (!bf16 && ((!mx && !squares) || f->layout != MOI_LAYOUT_ROW)) return false;
@@ -176,13 +178,13 @@ static moi_status plan_it(moi_plan *plan)
     return moii_gpu_prepare(plan->ctx, &s->route, 1);
 }
 
-/* Lines of 128 bytes behind each other along k, rows within a line; of gate and up 8 rows each. */
+/* Lines of 128 bytes, or 64, behind each other along k, rows within a line; of gate and up 8 rows each. */
 static moi_status map_up(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     int64_t row = moi_row_bytes(d->weights.elem, d->hidden), f = d->width;
-    const int64_t sizes[4] = { F16_LINE, f, 2 * d->experts, row / F16_LINE }, strides[3] = { row, f * row, F16_LINE };
-    const int box[4] = { F16_LINE, F16_ROWS / 2, 2, up->slot_lines };
+    const int64_t sizes[4] = { up->row_bytes, f, 2 * d->experts, up->lines }, strides[3] = { row, f * row, up->row_bytes };
+    const int box[4] = { up->row_bytes, F16_ROWS / 2, 2, up->slot_lines };
     return moii_decode_map(plan, &up->map, in->gate_up.data, 4, sizes, strides, box);
 }
 /* Of lines `first` and on. */
@@ -190,9 +192,9 @@ static moi_status map_down(const moi_plan *plan, const moi_moe_decode_args *in, 
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     int64_t row = moi_row_bytes(d->weights.elem, d->width);
-    const int64_t sizes[3] = { F16_LINE, d->experts * d->hidden, row / F16_LINE - first }, strides[2] = { row, F16_LINE };
-    const int box[3] = { F16_LINE, F16_ROWS, down->slot_lines };
-    return moii_decode_map(plan, &down->map, (const char *)in->down.data + first * F16_LINE, 3, sizes, strides, box);
+    const int64_t sizes[3] = { down->row_bytes, d->experts * d->hidden, row / down->row_bytes - first }, strides[2] = { row, down->row_bytes };
+    const int box[3] = { down->row_bytes, F16_ROWS, down->slot_lines };
+    return moii_decode_map(plan, &down->map, (const char *)in->down.data + first * down->row_bytes, 3, sizes, strides, box);
 }
 static moi_status map_both(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up, moe_decode_f16_sm90_args *down)
 {

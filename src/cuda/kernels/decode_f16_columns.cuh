@@ -4,13 +4,14 @@
  * A lane (g = lane / 4, c = lane % 4) has column g at k = 32 b + 8 c .. + 7 for b = 0 .. 3, as mma.m16n8k16 wants them.  Each column's line is
  * multiplied by a power of two that takes its largest finite magnitude into 2^14 .. 2^15, so that FP16 holds BF16's values down to 2^-32 of it
  * exactly and smaller ones within 2^-40 of it.  An exponent here is that of the largest as a float has it, at least LEAST_EXPONENT; the line's sums
- * are then 2^(141 - exponent) too large, and twice that where scales are taken twice as large (decode_f16_multiply.cuh). */
+ * are then 2^(141 - exponent) too large, and twice that where scales are taken twice as large (decode_f16_multiply.cuh); codes of E2M1 are 2^14 too small.
+ * Against these, each eight values are in the order 0, 4, 1, 5, 2, 6, 3, 7. */
 #ifndef MOII_DECODE_F16_COLUMNS_CUH
 #define MOII_DECODE_F16_COLUMNS_CUH
 
 #include "num.h"
 
-enum { LINE_VALUES = F16_LINE_VALUES(WEIGHTS), BLOCKS = LINE_VALUES / 32 };
+enum { LINE_VALUES = F16_LINE_VALUES(WEIGHTS), BLOCKS = LINE_VALUES / 32, LINE_BYTES = F16_ROWS * F16_ROW_BYTES(WEIGHTS) };
 
 #if WEIGHTS == F16_BF16
 typedef struct line_columns { uint4 v[BLOCKS]; } line_columns;
@@ -22,13 +23,14 @@ MOII_FN void align_u(line_columns &to, const line_u &u, int)
     for (int b = 0; b < BLOCKS; b++) to.v[b] = u.v[b];
 }
 #else
-enum { LEAST_EXPONENT = 16, SCALES_TWICE = WEIGHTS != F16_SQUARES };
+enum { LEAST_EXPONENT = 16, SCALES_TWICE = WEIGHTS != F16_SQUARES, CODES_SMALLER = WEIGHTS == F16_MXFP4 ? 14 : 0 };
 
 /* Against a line's weights; the factors of the sums of columns 2c and 2c + 1. */
 typedef struct line_columns { uint4 v[BLOCKS]; float even, odd; } line_columns;
 
 MOII_FN float f16_scale(unsigned int exponent) { return moii_float_of((268u - exponent) << 23); }  /* 2^(141 - exponent) */
-MOII_FN float sum_factor(unsigned int exponent) { return moii_float_of((exponent - 14u - SCALES_TWICE) << 23); } /* 2^(exponent - 141), or half of it */
+/* 2^(exponent - 141), or half of it; of E2M1 2^14 times as much */
+MOII_FN float sum_factor(unsigned int exponent) { return moii_float_of((exponent - 14u + CODES_SMALLER - SCALES_TWICE) << 23); }
 
 MOII_FN void set_factors(line_columns &to, unsigned int exponent, int lane)
 {
@@ -60,6 +62,13 @@ MOII_FN unsigned int f16_pair(unsigned int pair, float scale)
     return d;
 }
 
+/* Eight values to the order of E2M1's. */
+MOII_FN uint4 in_order(const uint4 &v)
+{
+    if (WEIGHTS != F16_MXFP4) return v;
+    return make_uint4(__byte_perm(v.x, v.z, 0x5410), __byte_perm(v.x, v.z, 0x7632), __byte_perm(v.y, v.w, 0x5410), __byte_perm(v.y, v.w, 0x7632));
+}
+
 MOII_FN void widen_x(line_columns &to, int lane)
 {
     unsigned int both = 0;
@@ -73,6 +82,7 @@ MOII_FN void widen_x(line_columns &to, int lane)
     const float scale = f16_scale(most);
 #pragma unroll
     for (int b = 0; b < 4; b++) {
+        to.v[b] = in_order(to.v[b]);
         to.v[b].x = f16_pair(to.v[b].x, scale), to.v[b].y = f16_pair(to.v[b].y, scale);
         to.v[b].z = f16_pair(to.v[b].z, scale), to.v[b].w = f16_pair(to.v[b].w, scale);
     }

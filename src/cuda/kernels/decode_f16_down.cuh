@@ -208,7 +208,7 @@ MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit
         if (!i || i < here.lines) {
             column_source columns;
             align_u(columns.line, held[i], (int)as_it_is((unsigned int)w.lane)); /* registers are short: nothing of it is to be kept */
-            add_line(sum, from + i * F16_LINE_BYTES, line_scales(scales, i), columns);
+            add_line(sum, from + i * LINE_BYTES, line_scales(scales, i), columns);
         }
         load_u(held[i], next, a, i);
     }

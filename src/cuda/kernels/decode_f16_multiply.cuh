@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_f16_multiply.cuh: a line of an item, 16 rows of 128 codes, times columns of FP16; or of 64 values, times columns of BF16.
  *
- * E4M3 and E5M2 become FP16 exactly, two codes by one instruction.  What has one scale, a block of 32 or a whole line, is a sum of its own (FP32, by
- * mma.m16n8k16), multiplied first by the column's power of two, then by the scale, so that nothing leaves FP32 on the way.
+ * E4M3 and E5M2 become FP16 exactly, two codes by one instruction, E2M1 times 2^-14 by shifts and masks (eight_f16.cuh).  What has one scale, a block of 32
+ * or a whole line, is a sum of its own (FP32, by mma.m16n8k16), multiplied first by the column's power of two, then by the scale, so that nothing leaves
+ * FP32 on the way.
  *   scale   of 32: the float with the scale's bits as exponent and a full mantissa: 2^(e - 126), 2^-24 of it less; e = 0 gives 2^-126 and
  *           e = 255 NaN, as they should
  *   rows    row i of the tensor core's product is row 2i (i < 4) or 2i - 7 (i < 8) of the item's eight: so a half warp's reads of
  *           8 bytes from rows that lie as TMA's 128-byte swizzle puts them touch every bank once
  *   a lane  has codes 8c .. 8c + 7 of each block of row g and of row g + 8
  *   BF16    a lane's eight values are 16 bytes, so that a quarter of a warp reads two rows at once: row i is row i / 2, or if i is odd i / 2 + 4.  There is
- *           no scale, and all of a slot is one sum */
+ *           no scale, and all of a slot is one sum
+ *   E2M1    a row has 64 bytes, as TMA's 64-byte swizzle puts them, and a lane's eight codes are a word: all banks once, rows as they lie */
 #ifndef MOII_DECODE_F16_MULTIPLY_CUH
 #define MOII_DECODE_F16_MULTIPLY_CUH
 
 #include "decode_f16_columns.cuh"
 #define FOUR_E5M2 (WEIGHTS == F16_MX_E5M2)
+#include "eight_f16.cuh"
 #include "four_f16.cuh"
 
 typedef struct tile_sum { float v[4]; } tile_sum; /* row g: columns 2c, 2c + 1; row g + 8: the same */
 
 #if WEIGHTS == F16_BF16
 MOII_FN int row_at(int i) { return i / 2 + i % 2 * 4; }
+#elif WEIGHTS == F16_MXFP4
+MOII_FN int row_at(int i) { return i; }
 #else
 MOII_FN int row_at(int i) { return i < 4 ? 2 * i : 2 * i - 7; }
 #endif
@@ -55,12 +60,24 @@ MOII_FN float scale_of(unsigned int word, int b) /* twice as large */
     return moii_float_of(__byte_perm(word, 0xFFFFFFFFu, (unsigned int)b << 12 | 0x444u) >> 1);
 }
 
-/* Where a lane's codes of a line's first block lie; the others: ^ 32 b, of BF16 ^ 64 b; row g + 8: 1024 further. */
+/* Where a lane's codes of a line's first block lie; the others: ^ 32 b, of BF16 ^ 64 b, of E2M1 ^ 16 b; row g + 8: half of the line further. */
 MOII_FN unsigned int lane_place(int lane)
 {
-    const int row = row_at(lane / 4), c = lane % 4;
-    if (WEIGHTS == F16_BF16) return (unsigned int)(row * F16_LINE + (c ^ row) * 16);
-    return (unsigned int)(row * F16_LINE + ((c / 2 ^ row) * 16 + c % 2 * 8));
+    const int row = row_at(lane / 4), c = lane % 4, from = row * F16_ROW_BYTES(WEIGHTS);
+    if (WEIGHTS == F16_BF16) return (unsigned int)(from + (c ^ row) * 16);
+    if (WEIGHTS == F16_MXFP4) return (unsigned int)(from + row / 2 * 16 + c * 4);
+    return (unsigned int)(from + ((c / 2 ^ row) * 16 + c % 2 * 8));
+}
+
+/* A lane's eight codes of a block, of row g or half a line further. */
+MOII_FN uint4 codes_at(unsigned int at, int b, unsigned int further)
+{
+#if WEIGHTS == F16_MXFP4
+    return eight_f16(shared_word((at ^ 16u * b) + further));
+#else
+    const uint2 v = shared_codes((at ^ 32u * b) + further), low = four_f16(v.x), high = four_f16(v.y);
+    return make_uint4(low.x, low.y, high.x, high.y);
+#endif
 }
 
 /* What stands against a line: in shared memory, or in registers. */
@@ -82,7 +99,7 @@ MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2, const colum
 {
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
-        const uint4 top = shared_read_four(at ^ 64u * b), bottom = shared_read_four((at ^ 64u * b) + 1024);
+        const uint4 top = shared_read_four(at ^ 64u * b), bottom = shared_read_four((at ^ 64u * b) + LINE_BYTES / 2);
 #pragma unroll
         for (int i = 0; i < n; i++) {
             const uint4 x = block_of(columns[i], b);
@@ -111,8 +128,8 @@ MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2 scales, cons
     for (int i = 0; i < n; i++) f[i] = factors_of(columns[i]);
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
-        const uint2 top = shared_codes(at ^ 32u * b), bottom = shared_codes((at ^ 32u * b) + 1024);
-        const uint2 t0 = four_f16(top.x), t1 = four_f16(top.y), b0 = four_f16(bottom.x), b1 = four_f16(bottom.y);
+        const uint4 top = codes_at(at, b, 0), bottom = codes_at(at, b, LINE_BYTES / 2);
+        const uint2 t0 = make_uint2(top.x, top.y), t1 = make_uint2(top.z, top.w), b0 = make_uint2(bottom.x, bottom.y), b1 = make_uint2(bottom.z, bottom.w);
 #pragma unroll
         for (int i = 0; i < n; i++) {
             const uint4 x = block_of(columns[i], b);

@@ -11,7 +11,7 @@ MOII_FN void add_slot(tile_sum sum[GROUPS], int slot, int part, bool few, const 
     for (int i = 0; i < SLOT_LINES; i++) {
         const int line = part * a.slot_lines + i;
         if (i >= a.slot_lines || line >= a.lines) continue;
-        const unsigned int at = from + i * F16_LINE_BYTES;
+        const unsigned int at = from + i * LINE_BYTES;
         const uint2 of_rows = line_scales(scales, i);
         column_source columns[GROUPS];
 #pragma unroll

@@ -38,7 +38,7 @@ MOII_FN void put_u(const moe_decode_f16_sm90_args &a, float u, bool there, int j
     for (int step = 4; step < 32; step *= 2) most = max(most, __shfl_xor_sync(0xFFFFFFFFu, most, step));
     unsigned short half;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(u * f16_scale(most)));
-    const unsigned int word = (unsigned int)half | __shfl_down_sync(0xFFFFFFFFu, (unsigned int)half, 16) << 16; /* neurons 2g and 2g + 1: row_at */
+    const unsigned int word = (unsigned int)half | __shfl_down_sync(0xFFFFFFFFu, (unsigned int)half, 16) << 16; /* neurons 2g, 2g + 1; E2M1: g, g + 4 */
     all.x = word, all.y = __shfl_down_sync(0xFFFFFFFFu, word, 4);
     all.z = __shfl_down_sync(0xFFFFFFFFu, word, 8), all.w = __shfl_down_sync(0xFFFFFFFFu, word, 12);
 #endif

@@ -36,7 +36,7 @@ MOII_FN void fetch_likely(const worker &w, const moe_decode_f16_sm90_args &a, li
 #pragma unroll 1
     for (int i = 0; i < a.likely && there_is(k, l) && k.part < a.parts; i++, next_slot(k, w, a, l)) {
         if (w.lane == 0) box_fetch_4(&a.map, 0, k.tile * 8, 2 * k.job, k.part * a.slot_lines);
-        if (k.part || WEIGHTS >= F16_SQUARES) continue; /* those of squares are few */
+        if (k.part || WEIGHTS == F16_SQUARES || WEIGHTS == F16_BF16) continue; /* those of squares are few */
         const unsigned char *scales = a.scale + (unsigned long long)(unsigned int)k.job * a.expert_scale_bytes + (unsigned int)(k.tile * 8 * a.scale_row);
 #pragma unroll 1
         for (int line = w.lane; line < 2 * 8 * a.scale_row / 128; line += 32)

@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
- * moe_decode_f16_sm90_args.h: one pass of a small-batch MoE layer with weights of 8 bits or BF16, as the launcher fills it and the kernel reads it. */
+ * moe_decode_f16_sm90_args.h: one pass of a small-batch MoE layer with weights of 8 or 4 bits or BF16, as the launcher fills it and the kernel reads it. */
 #ifndef MOII_MOE_DECODE_F16_SM90_ARGS_H
 #define MOII_MOE_DECODE_F16_SM90_ARGS_H
 
 #include "evict.h"
 #include "product_sm90_args.h"
 
-/* Weights: E4M3 or E5M2 with 1x32 scales of E8M0, E4M3 with 128x128 scales of FP32, and BF16, which is multiplied as it is. */
+/* Weights: E4M3, E5M2 or E2M1 with 1x32 scales of E8M0, E4M3 with 128x128 scales of FP32, and BF16, which is multiplied as it is. */
 #define F16_MX_E4M3 0
 #define F16_MX_E5M2 1
 #define F16_SQUARES 2
 #define F16_BF16 3
+#define F16_MXFP4 4
 
 /* Warps: workers multiply; in pass 1 in teams that share an item, which another warp, one for each team, finishes; one more finds weights of a token. */
 enum { F16_UP_WORKERS = 8, F16_TEAM = 4, F16_TEAMS = F16_UP_WORKERS / F16_TEAM, F16_UP_WARPS = F16_UP_WORKERS + F16_TEAMS + 1, F16_DOWN_WARPS = 8 };
-/* Rows of an item (pass 1: 8 of gate, then 8 of up), bytes of a row in a line, of an item's line; most lines of a slot in either pass. */
-enum { F16_ROWS = 16, F16_LINE = 128, F16_LINE_BYTES = F16_ROWS * F16_LINE, F16_UP_LINES = 2, F16_DOWN_LINES = 3, BF16_DOWN_LINES = 2 };
+/* Rows of an item (pass 1: 8 of gate, then 8 of up), values of k in a line, but of BF16; most lines of a slot of pass 2, and of pass 1. */
+enum { F16_ROWS = 16, F16_LINE = 128, F16_DOWN_LINES = 3, BF16_DOWN_LINES = 2 };
+#define F16_UP_LINES(row_bytes) (256 / (row_bytes))
 enum { F16_MOST_TOKENS = 8, F16_MOST_SLOTS = 16 };
 enum { F16_X_VALUES = 256 }; /* of x, that a worker of pass 1 has in registers at once, a quarter of a column's in each lane */
-/* Values of k in a line; bytes of its columns in shared memory: values of 16 bits, then, of 8-bit weights, factors of pairs of columns. */
+/* Bytes of a row in a line; values of k in a line; bytes of its columns in shared memory: values of 16 bits, then, but with BF16, factors of pairs of
+ * columns. */
+#define F16_ROW_BYTES(weights) ((weights) == F16_MXFP4 ? 64 : 128)
 #define F16_LINE_VALUES(weights) ((weights) == F16_BF16 ? F16_LINE / 2 : F16_LINE)
 #define F16_KEPT_LINE(values, columns) (2 * (values) * (columns) + ((values) < F16_LINE ? 0 : 32))
 /* Bytes of pass 1's sums, two places for each worker, by experts of a lane: routing has the room before. */
@@ -66,7 +70,7 @@ typedef struct moe_decode_f16_sm90_args {
     int columns;                /* of x that are kept: 1, 2, 4 or 8; more tokens: of a job, 8 or 16 */
     int tiles;                  /* items of one expert */
     int lines, parts, slot_lines; /* of an item; slots for an item; lines of a slot */
-    int line_values;            /* F16_LINE_VALUES */
+    int line_values, row_bytes; /* F16_LINE_VALUES, F16_ROW_BYTES */
     int ring, slot_bytes;       /* slots of each worker */
     int known_jobs;             /* pass 1, up to 8 tokens, from logits: jobs by which weights are sent for before there are lists */
     int late_turns;             /* pass 1, up to 8 tokens: pass 2 may start when a team has as many items left (lets_in); 0: at once */

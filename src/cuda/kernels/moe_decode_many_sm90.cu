@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * moe_decode_many_sm90: one pass of moi_moe_decode_run for weights of 8 bits or BF16, as moe_decode_f16_sm90 and with its bits, for up to MANY_TOKENS tokens.
+ * moe_decode_many_sm90: one pass of moi_moe_decode_run for weights of 8 or 4 bits or BF16, as moe_decode_f16_sm90 and with its bits, for up to MANY_TOKENS
+ * tokens.
  *
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: down . u for each pair; 3: y = sum of weight * that.  WEIGHTS: F16_MX_E4M3 or its like
  *             HELD: pass 1: from logits of up to 32 * HELD experts, 4 or 8, with up to 8 slots; 0: of up to 512, with any.  GROUPS: passes 1 and 2: columns
