@@ -68,7 +68,8 @@ static problem case_of(moit_rng *rng, int i)
         if (i % 27 == 22) s.tokens = 66 + moit_below(rng, 9), s.h = 128, s.f = i % 2 ? 2048 : 1536, s.top_k = 1 + s.top_k / 4;
     }
     problem p = problem_make(f, s, MOI_BF16, moit_below(rng, 2) ? MOI_BF16 : MOI_F32);
-    set_routing(rng, &p, (routing)moit_below(rng, i < WIDE || i >= UNSCALED ? ROUTINGS : ONE_EXPERT)); /* WIDE: several experts: the launches behind the first must not mix them up */
+    const bool any = i < WIDE || i >= UNSCALED; /* wide ones: several experts, which the launches behind the first must not mix up */
+    set_routing(rng, &p, (routing)moit_below(rng, any ? ROUTINGS : ONE_EXPERT));
     return p;
 }
 

@@ -74,10 +74,12 @@ class Reader:
         m.check(self.lib.stream_launch(self.buffer.data_ptr() + at, size, self.sink.data_ptr(), blocks, threads, m.stream()))
 
     def reads(self, size, times):
-        """A graph of so many reads, each of bytes of its own, by the launch shape that is fastest."""
+        """A graph of so many reads, by the launch shape that is fastest: each of bytes of its own, or where these are more than there is room for, in turn."""
         size = size // 16 * 16
         gap = -(-size // 256) * 256
-        graphs = [captured([lambda i=i: self.one(i * gap, size, *shape) for i in range(times)]) for shape in SHAPES]
+        places = self.buffer.numel() * 4 // gap
+        assert places > 1 or times == 1, f"no room for two reads of {size} bytes"
+        graphs = [captured([lambda i=i: self.one(i % places * gap, size, *shape) for i in range(times)]) for shape in SHAPES]
         us = [us[0] for us in in_turns(graphs, 2)]
         return graphs[us.index(min(us))]
 

@@ -22,7 +22,8 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     int64_t pairs = tokens * a->top_k;
     int workers = pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, at = workers * a->ring * a->slot_bytes;
     a->most_jobs = (int)moii_min(pairs, a->experts);
-    a->at_scales = moii_decode_take(&at, a->scale_row ? workers * a->ring * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES(a->row_bytes) : moii_decode_f16_lines(a)) : 0, 16);
+    const int lines = pass == 1 ? F16_UP_LINES(a->row_bytes) : moii_decode_f16_lines(a);
+    a->at_scales = moii_decode_take(&at, a->scale_row ? workers * a->ring * F16_ROWS * 4 * lines : 0, 16);
     a->at_columns = moii_decode_take(&at, pass == 1 ? a->lines * F16_KEPT_LINE(a->line_values, a->columns) : 0, 16);
     a->at_sums = moii_decode_take(&at, pass == 1 ? F16_UP_SUMS(moii_decode_held(a->experts)) : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16);
     a->at_barriers = moii_decode_take(&at, 8 * workers * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
@@ -87,15 +88,16 @@ enum { TOGETHER = 226 << 10, DOWN = 112 << 10, DOWN_OF_TWO = 84 << 10, ALONE = 1
 /* Pass 2 is let in when so many bytes of each block's weights are left in pass 1: earlier, it is in its way; slow memory gives fewer in the time that its
  * start takes.  But where units of pass 2 have so few bytes of 8 bits that it takes longer than they, at once, if memory is fast or the token is alone.  All
  * of this is measured: docs/notes/warp-decode.md. */
-enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 7 << 16, LATE_BYTES_SLOW = 6 << 16, LATE_BYTES_4_SLOW = 4 << 16, SLOW_GB_S = 4000, UNIT_BYTES = 17 << 8 };
+enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 6 << 16, LATE_BYTES_SLOW = 6 << 16, LATE_BYTES_4_SLOW = 4 << 16, SLOW_GB_S = 4000, UNIT_CODES = 17 << 8 };
 
 static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int tokens, moii_decode_device on, int64_t down_blocks)
 {
-    const bool slow = on.memory_gb_s && on.memory_gb_s < SLOW_GB_S, bf16 = !up->scale_row;
-    const int64_t unit = (int64_t)down->lines * F16_ROWS * down->row_bytes / down->parts;
-    const bool small = !bf16 && unit * down_blocks < (int64_t)UNIT_BYTES * on.sms;
-    if (small && (!slow || tokens == 1)) return 0;
-    const int64_t few = slow ? LATE_BYTES_4_SLOW : LATE_BYTES_4, late = small || bf16 ? LATE_BYTES : tokens == 4 ? few : slow ? LATE_BYTES_SLOW : LATE_BYTES;
+    const bool slow = on.memory_gb_s && on.memory_gb_s < SLOW_GB_S, bf16 = !up->scale_row, fours = up->row_bytes < F16_LINE;
+    const int64_t codes = (int64_t)down->lines * F16_ROWS * F16_LINE / down->parts;
+    const bool small = !bf16 && codes * down_blocks < (int64_t)UNIT_CODES * on.sms;
+    if (fours ? small || tokens > 1 : small && tokens == 1) return 0;
+    const int64_t few = slow ? LATE_BYTES_4_SLOW : LATE_BYTES_4, of_eight = tokens == 4 ? few : slow ? LATE_BYTES_SLOW : LATE_BYTES;
+    const int64_t late = small || bf16 || fours ? LATE_BYTES : of_eight;
     const int turn = F16_TEAMS * up->lines * F16_ROWS * up->row_bytes;
     return (int)moii_max((late + turn / 2) / turn, 1);
 }

@@ -110,6 +110,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
             args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);
         }
         launch[0].shared_bytes = fill(&args[0], 1, tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
+        if (*groups == 2 && tokens <= MANY_GROUPS_FROM && args[0].ring < 2) continue; /* jobs of 8 have room for more slots */
         args[1].parts = parts, args[1].lines = lines;
         launch[1].shared_bytes = fill_down(&args[1], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
