@@ -158,21 +158,24 @@ static void test_special_weights(void **state)
         }
 }
 
-/* The same of 8-bit weights in shapes of whole lines, with few tokens and many, where rows of the GPU multiply codes before they are scaled.  An Inf scale
- * would be Inf there, where sums of dequantised weights have both signs. */
+/* The same in shapes of whole lines, with few tokens and many, where rows of the GPU multiply codes before they are scaled.  An Inf scale would be Inf there,
+ * where sums of dequantised weights have both signs. */
 static void test_special_lines(void **state)
 {
     (void)state;
-    const moi_format formats[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_BLK128_WEIGHT };
-    static const unsigned char e8m0[] = { 255, 139, 0 };
+    const moi_format formats[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_BLK128_WEIGHT, MOI_FORMAT_MXFP4, MOI_FORMAT_BF16 };
+    static const unsigned char e8m0[] = { 255, 139, 0, 1 };
+    static const uint16_t bf16[] = { 0x7FC1, 0x7F80, 0x8000, 0x0001 };
     static const float f32[] = { NAN, 0x1p12f, 0.0f };
-    for (int i = 0; i < 2 * 2 * 2 * 4; i++) {
+    for (int i = 0; i < 4 * 2 * 2 * 4; i++) {
         if (!moit_picked(i % 5 == 3 ? 97 : (uint64_t)i + 1)) continue; /* some are in the selection that runs without a GPU */
         const int kind = i % 4, many = i / 4 % 2, which = i / 8 % 2;
         const moi_format *q = &formats[i / 16];
         problem p = problem_make(*q, (shape){ many ? 9 : 2, 256, 128, 2, 1 }, MOI_BF16, MOI_F32);
         p.ids[0] = 1; /* expert 1: of up 130 rows down, or of the last outputs, in the last block */
-        if (kind == 3) ((unsigned char *)p.codes[which])[which ? (256 + 200) * 128 + 127 : (256 + 130) * 256 + 255] = 0x7F;
+        const int64_t code = which ? (256 + 200) * 128 + 127 : (256 + 130) * 256 + 255; /* the last of its row */
+        if (q->elem == MOI_BF16) ((uint16_t *)p.codes[which])[code] = bf16[kind];
+        else if (kind == 3 && q->elem == MOI_E4M3) ((unsigned char *)p.codes[which])[code] = 0x7F;
         else if (q->recipe == MOI_RECIPE_MX32) ((unsigned char *)p.scales[which])[which ? (256 + 200) * 4 + 3 : (256 + 130) * 8 + 7] = e8m0[kind];
         else ((float *)p.scales[which])[which ? 2 + 1 : 4 + 3] = f32[kind];
         check(&p);

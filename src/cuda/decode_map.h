@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * decode_map.h: tensor maps by which the decode rows send for boxes of 8-bit weights. */
+ * decode_map.h: tensor maps by which the decode rows send for boxes of weights. */
 #ifndef MOII_DECODE_MAP_H
 #define MOII_DECODE_MAP_H
 
