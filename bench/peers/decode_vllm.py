@@ -18,7 +18,7 @@ import decode as d
 import moiety as m
 import vllm_moe
 
-SHAPES = ("qwen3-30b-a3b", "qwen3-235b-a22b")
+SHAPES = ("qwen3-30b-a3b", "qwen3-235b-a22b", "e256-i512-h2048")
 FORMATS = {"mxfp8": (d.MX, d.MX_BYTES), "block-fp8": (d.SQUARES, d.SQUARES_BYTES), "bf16": (d.PLAIN, 2)}  # bytes of one weight
 
 
