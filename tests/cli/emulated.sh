@@ -16,7 +16,6 @@ decode() {
     emulated test_decode 97 0/1
     with_multiprocessors 132 emulated test_decode 98 0/1 # blocks that have nothing to do
     for n in 181 607 616 623 719 724 737; do emulated test_decode_sweep $n 0/1; done
-    for n in 881 1007; do emulated test_decode_sweep $n 0/1; done # BF16 and MXFP4, many tokens
     for n in 842 850 858; do emulated test_decode_sweep $n 0/1; done # wide experts: down in several launches, scales byte by byte
     for n in 147 151 154; do emulated test_decode_logits $n 0/1; done # 151, 154: close logits, more of them than a warp has room for
     emulated test_decode_logits 168 0/1 # close logits of 330 experts, in eights
@@ -26,8 +25,8 @@ decode() {
     checked test_decode_logits 147 0/1
     checked test_decode_logits 97 0/1
     checked test_decode_sweep 737 0/1
-    checked test_decode_sweep 878 0/1 # BF16, wide enough for several slots
-    checked test_decode_sweep 1001 0/1 # MXFP4
+    checked test_decode_sweep 881 0/1 # BF16, many tokens
+    checked test_decode_sweep 1007 0/1 # MXFP4, many tokens
 }
 (decode) &
 decode=$!
