@@ -35,7 +35,7 @@ static int scratch_of(const moe_decode_f16_sm90_args *a)
 static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens, bool bf16, int end)
 {
     int pairs = tokens * a->top_k, slots = (pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS) * a->ring;
-    int lines = pass == 1 ? F16_UP_LINES(a->row_bytes) : moii_decode_f16_lines(a);
+    int lines = pass == 1 ? F16_UP_LINES(a->format) : moii_decode_f16_lines(a);
     int up_sums = larger(2 * F16_UP_WORKERS * 512, (F16_UP_WORKERS + 1) * scratch_of(a));
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
@@ -56,11 +56,11 @@ static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens
 
 static void check_cut(const moe_decode_f16_sm90_args *a, int pass, int k, int values)
 {
-    assert_true(a->line_values == values && a->lines * values == k);
-    assert_true(a->slot_lines >= 1 && a->slot_lines <= (pass == 1 ? F16_UP_LINES(a->row_bytes) : moii_decode_f16_lines(a)));
-    if (pass == 2) assert_true(moii_decode_f16_lines(a) <= (values < 128 ? BF16_DOWN_LINES : F16_DOWN_LINES));
+    assert_true(F16_LINE_VALUES(a->format) == values && a->lines * values == k);
+    assert_true(a->slot_lines >= 1 && a->slot_lines <= (pass == 1 ? F16_UP_LINES(a->format) : moii_decode_f16_lines(a)));
+    if (pass == 2) assert_true(moii_decode_f16_lines(a) <= F16_DOWN_LINES(a->format));
     assert_true(a->parts * a->slot_lines >= a->lines && (a->parts - 1) * a->slot_lines < a->lines);
-    assert_int_equal(a->slot_bytes, a->slot_lines * F16_ROWS * a->row_bytes);
+    assert_int_equal(a->slot_bytes, a->slot_lines * F16_LINE_BYTES(a->format));
     for (int pair = 0; pair < F16_MOST_TOKENS * a->top_k; pair++) assert_int_equal((unsigned)pair * a->inverse_top_k >> 16, pair / a->top_k);
     if (pass == 1) {
         assert_true(a->step_rest >= 0 && a->step_rest < a->tiles);
@@ -89,7 +89,7 @@ static void check(int hidden, int width, int experts, int top_k, int tokens, moi
         assert_true(a->ring >= 2 && barriers <= l->threads); /* a thread opens a barrier */
         check_places(a, pass, tokens, weights.recipe == MOI_RECIPE_BF16, l->shared_bytes);
         check_cut(a, pass, pass == 1 ? hidden : width, weights.recipe == MOI_RECIPE_BF16 ? 64 : 128);
-        assert_int_equal(a->row_bytes, weights.elem == MOI_E2M1 ? 64 : 128);
+        assert_int_equal(F16_ROW_BYTES(a->format), weights.elem == MOI_E2M1 ? 64 : 128);
         assert_true(l->grid[0] >= 1 && l->grid[0] <= SMS);
     }
     assert_int_equal(args[1].tiles, hidden / F16_ROWS);
@@ -173,7 +173,7 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int t
     const int up_sums = larger(MANY_UP_WORKERS * 2 * (a->columns / 8) * 512, MANY_UP_WARPS * scratch);
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
-        { a->at_scales, bf16 ? 0 : slots * F16_ROWS * 4 * (up ? F16_UP_LINES(a->row_bytes) : F16_DOWN_LINES), 4 },
+        { a->at_scales, bf16 ? 0 : slots * F16_ROWS * 4 * (up ? F16_UP_LINES(a->format) : F16_DOWN_LINES(a->format)), 4 },
         { a->at_columns, a->buffers * (a->columns / 8) * a->lines * (bf16 ? 2 * 8 * 64 : 4 * 8 * 64 + (up ? 32 : 128)), 16 },
         { a->at_barriers, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 8 },
         { a->at_expert, a->most_jobs * 4, 4 },

@@ -58,10 +58,10 @@ def quantised(experts, rows, cols, generator):
 
 
 def dequantised(w, e, rows, cols):
-    """Expert e's matrix in float64; scales F32 are those of squares of 128, and BF16 has none."""
+    """Expert e's matrix in float64; scales F32 are those of squares of 128, BF16 has none, and half as many bytes as columns are codes of E2M1."""
     if w[1] is None:
         return w[0][e].double()
-    if w[0].shape[-1] * 2 == cols:  # two codes of E2M1 in a byte
+    if w[0].shape[-1] * 2 == cols:
         value = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=torch.float64, device="cuda")
         codes = torch.stack((value[(w[0][e] & 15).long()], value[(w[0][e] >> 4).long()]), -1)
         return (codes.view(rows, cols // 32, 32) * torch.exp2(w[1][e].double().view(rows, cols // 32, 1) - 127)).view(rows, cols)

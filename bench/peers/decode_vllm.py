@@ -7,8 +7,8 @@ from ids, in one process.
 
 FOLDER holds vLLM's fused_moe.py (vllm_moe.py reads it); its name is the row's.  Weights are the same numbers in both 8-bit formats, x and routing the
 same.  vLLM's routing and the sorting of its slots are not timed; each product has the fastest of four configurations, of BF16 five, which the row names:
-N of a tile, its K where that is not 128, warps, stages.  All are timed in turns.  Either side's result is compared with float64 of its own weights before it is timed.  Otherwise as decode.py, columns too:
-error_mxfp8_x is for vLLM with FP8 the error of the same layer with x and u rounded in blocks of 128.
+N of a tile, its K where that is not 128, warps, stages.  All are timed in turns.  Either side's result is compared with float64 of its own weights
+before it is timed.  Otherwise as decode.py, columns too: error_mxfp8_x is for vLLM with FP8 the error of the same layer with x and u rounded in blocks of 128.
 DECODE_FORMATS: a selection."""
 import os
 
@@ -25,6 +25,19 @@ FORMATS = {"mxfp8": (d.MX, d.MX_BYTES), "block-fp8": (d.SQUARES, d.SQUARES_BYTES
 def weights_of(experts, rows, cols, generator):
     ours, (codes, scales) = d.quantised_as([d.MX, d.SQUARES], experts, rows, cols, generator)
     return ours, (codes.view(torch.float8_e4m3fn), scales.view(torch.float32).view(experts, rows // 128, cols // 128))
+
+
+def stacks_of(formats, shape, generator):
+    """All layers' weights in each of formats, as ours and vLLM's take them."""
+    hidden, width, experts, top_k, layers = shape
+    stacks = {}
+    if {"mxfp8", "block-fp8"} & set(formats):
+        both = [(weights_of(experts, 2 * width, hidden, generator), weights_of(experts, hidden, width, generator)) for _ in range(layers)]
+        stacks = {f: [(up[i], down[i]) for up, down in both] for i, f in enumerate(("mxfp8", "block-fp8")) if f in formats}
+    if "bf16" in formats:
+        plain = lambda rows, cols: (d.plain_weights(experts, rows, cols, generator), None)
+        stacks["bf16"] = [(plain(2 * width, hidden), plain(hidden, width)) for _ in range(layers)]
+    return stacks
 
 
 def tune(layers):
@@ -100,14 +113,7 @@ def main():
     for name in names:
         hidden, width, experts, top_k, layers = shape = d.SHAPES[name]
         generator = torch.Generator(device="cuda").manual_seed(1)
-        formats = os.environ.get("DECODE_FORMATS", ",".join(FORMATS)).split(",")
-        stacks = {}
-        if {"mxfp8", "block-fp8"} & set(formats):
-            both = [(weights_of(experts, 2 * width, hidden, generator), weights_of(experts, hidden, width, generator)) for _ in range(layers)]
-            stacks = {f: [(up[i], down[i]) for up, down in both] for i, f in enumerate(("mxfp8", "block-fp8")) if f in formats}
-        if "bf16" in formats:
-            plain = lambda rows, cols: (d.plain_weights(experts, rows, cols, generator), None)
-            stacks["bf16"] = [(plain(2 * width, hidden), plain(hidden, width)) for _ in range(layers)]
+        stacks = stacks_of(os.environ.get("DECODE_FORMATS", ",".join(FORMATS)).split(","), shape, generator)
         for batch in d.BATCHES[name]:
             routes = [d.route(batch, experts, top_k, generator) for _ in range(layers)]
             xs = [torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16, generator=generator) for _ in range(layers)]
@@ -117,7 +123,6 @@ def main():
             for case in mine:
                 for p in case.calls:
                     p.free()
-        both = None
         del stacks, mine, theirs
         torch.cuda.empty_cache()
 

@@ -5,9 +5,16 @@
 #include "decode_routing.h"
 #include "format.h"
 
+int moii_decode_f16_weights(const moi_format *f)
+{
+    if (f->recipe == MOI_RECIPE_BF16) return F16_BF16;
+    if (f->recipe == MOI_RECIPE_BLK128) return F16_SQUARES;
+    return f->elem == MOI_E2M1 ? F16_MXFP4 : f->elem == MOI_E5M2 ? F16_MX_E5M2 : F16_MX_E4M3;
+}
+
 int moii_decode_held(int64_t experts) { return experts <= 128 || experts > MOII_ROUTED_IN_PASSES ? 4 : experts <= 256 ? 8 : 16; }
 
-int moii_decode_f16_lines(const moe_decode_f16_sm90_args *down) { return down->slot_lines > 2 ? F16_DOWN_LINES : 2; }
+int moii_decode_f16_lines(const moe_decode_f16_sm90_args *down) { return down->slot_lines > 2 ? 3 : 2; }
 
 int moii_decode_take(int *at, int64_t bytes, int align)
 {
@@ -22,9 +29,9 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     int64_t pairs = tokens * a->top_k;
     int workers = pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, at = workers * a->ring * a->slot_bytes;
     a->most_jobs = (int)moii_min(pairs, a->experts);
-    const int lines = pass == 1 ? F16_UP_LINES(a->row_bytes) : moii_decode_f16_lines(a);
+    const int lines = pass == 1 ? F16_UP_LINES(a->format) : moii_decode_f16_lines(a);
     a->at_scales = moii_decode_take(&at, a->scale_row ? workers * a->ring * F16_ROWS * 4 * lines : 0, 16);
-    a->at_columns = moii_decode_take(&at, pass == 1 ? a->lines * F16_KEPT_LINE(a->line_values, a->columns) : 0, 16);
+    a->at_columns = moii_decode_take(&at, pass == 1 ? a->lines * F16_KEPT_LINE(a->format, a->columns) : 0, 16);
     a->at_sums = moii_decode_take(&at, pass == 1 ? F16_UP_SUMS(moii_decode_held(a->experts)) : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16);
     a->at_barriers = moii_decode_take(&at, 8 * workers * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
     a->at_ids = moii_decode_take(&at, 4 * pairs, 16);
@@ -40,9 +47,9 @@ enum { MOST_RING = 8, LEAST_RING = 2 }; /* each worker must have a slot to multi
  * the way of what is waited for. */
 static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int sms, int bytes)
 {
-    a->ring = pass == 2 && !a->scale_row ? LEAST_RING : MOST_RING; /* of BF16 more are not faster */
+    a->ring = pass == 2 && a->format == F16_BF16 ? LEAST_RING : MOST_RING; /* of BF16 more are not faster */
     if (pass == 1) {
-        int64_t all = tokens * a->top_k * a->tiles * a->lines * F16_ROWS * a->row_bytes / sms;
+        int64_t all = tokens * a->top_k * a->tiles * a->lines * F16_LINE_BYTES(a->format) / sms;
         a->ring = (int)moii_max(LEAST_RING, moii_min(MOST_RING, all / 3 / (F16_UP_WORKERS * a->slot_bytes)));
     }
     while (a->ring > LEAST_RING && lay_out(a, pass, tokens) > bytes) a->ring--;
@@ -54,22 +61,21 @@ static unsigned long long policy_of(int pass, int tokens) { return pass == 1 && 
 
 static void cut_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass, moe_decode_f16_sm90_args *a, moii_gpu_launch *launch)
 {
-    const bool bf16 = d->weights.recipe == MOI_RECIPE_BF16;
-    const int weights = bf16 ? F16_BF16 : d->weights.elem == MOI_E2M1 ? F16_MXFP4 : F16_MX_E4M3, values = F16_LINE_VALUES(weights);
+    const int weights = moii_decode_f16_weights(&d->weights);
     int64_t k = pass == 1 ? d->hidden : d->width;
     *a = (moe_decode_f16_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .width = (int)d->width, .hidden = (int)d->hidden,
-                                     .scale_row = bf16 ? 0 : (int)k / 32, .lines = (int)k / values, .line_values = values,
-                                     .row_bytes = F16_ROW_BYTES(weights), .columns = tokens,
-                                     .renormalize = d->renormalize, .policy = policy_of(pass, tokens), .out_f32 = d->out == MOI_F32 };
+                                     .format = weights, .scale_row = weights == F16_BF16 ? 0 : (int)k / 32,
+                                     .lines = (int)k / F16_LINE_VALUES(weights), .columns = tokens, .renormalize = d->renormalize,
+                                     .policy = policy_of(pass, tokens), .out_f32 = d->out == MOI_F32 };
     a->exponent_row = (int)d->width / 8;
     int64_t rows = pass == 1 ? 2 * d->width : d->hidden;
-    a->expert_scale_bytes = (unsigned int)((d->weights.block == MOI_BLOCK_SQUARE ? rows / 128 : rows) * a->scale_row);
+    a->expert_scale_bytes = (unsigned int)((weights == F16_SQUARES ? rows / 128 : rows) * a->scale_row);
     a->inverse_top_k = 65536u / (unsigned int)d->top_k + 1;
     a->tiles = pass == 1 ? (int)d->width / (F16_ROWS / 2) : (int)d->hidden / F16_ROWS;
-    const int most = pass == 1 ? F16_UP_LINES(a->row_bytes) : bf16 ? BF16_DOWN_LINES : F16_DOWN_LINES;
+    const int most = pass == 1 ? F16_UP_LINES(weights) : F16_DOWN_LINES(weights);
     a->parts = (int)moii_max(moii_ceil_div(a->lines, most), moii_min(a->lines, 2));
     a->slot_lines = (int)moii_ceil_div(a->lines, a->parts);
-    a->slot_bytes = a->slot_lines * F16_ROWS * a->row_bytes;
+    a->slot_bytes = a->slot_lines * F16_LINE_BYTES(weights);
     a->step_job = F16_TEAMS * sms / a->tiles, a->step_rest = F16_TEAMS * sms % a->tiles;
     *launch = (moii_gpu_launch){ .threads = 32 * (pass == 1 ? F16_UP_WARPS : F16_DOWN_WARPS), .overlap = true, .grid = { sms } };
     if (pass == 2) launch->grid[0] = moii_ceil_div(a->tiles, moii_ceil_div(a->tiles, sms)); /* as many tiles for each */
@@ -92,13 +98,13 @@ enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 6 << 16, LATE_BYTES_SLOW = 6 << 16, 
 
 static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int tokens, moii_decode_device on, int64_t down_blocks)
 {
-    const bool slow = on.memory_gb_s && on.memory_gb_s < SLOW_GB_S, bf16 = !up->scale_row, fours = up->row_bytes < F16_LINE;
+    const bool slow = on.memory_gb_s && on.memory_gb_s < SLOW_GB_S, bf16 = up->format == F16_BF16, fours = up->format == F16_MXFP4;
     const int64_t codes = (int64_t)down->lines * F16_ROWS * F16_LINE / down->parts;
     const bool small = !bf16 && codes * down_blocks < (int64_t)UNIT_CODES * on.sms;
     if (fours ? small || tokens > 1 : small && tokens == 1) return 0;
     const int64_t four = slow ? LATE_BYTES_4_SLOW : LATE_BYTES_4, other = slow ? LATE_BYTES_SLOW : LATE_BYTES;
     const int64_t late = small || bf16 || fours ? LATE_BYTES : tokens == 4 ? four : other;
-    const int turn = F16_TEAMS * up->lines * F16_ROWS * up->row_bytes;
+    const int turn = F16_TEAMS * up->lines * F16_LINE_BYTES(up->format);
     return (int)moii_max((late + turn / 2) / turn, 1);
 }
 
@@ -111,7 +117,7 @@ enum { FEW_UNITS = 4, FEW_UNITS_BF16 = 6 };
 
 static int first_slots(const moe_decode_f16_sm90_args *down)
 {
-    const int few = (down->scale_row ? FEW_UNITS : FEW_UNITS_BF16) * F16_DOWN_WARPS;
+    const int few = (down->format == F16_BF16 ? FEW_UNITS_BF16 : FEW_UNITS) * F16_DOWN_WARPS;
     return down->most_jobs * down->block_tiles * down->parts <= few ? 1 : down->ring;
 }
 
@@ -123,7 +129,8 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, moii_decod
     const int units = args[1].block_tiles * args[1].parts;
     args[1].step_job = F16_DOWN_WARPS / units;
     args[1].step_number = F16_DOWN_WARPS % units / args[1].parts, args[1].step_rest = F16_DOWN_WARPS % args[1].parts;
-    const int most_down = moii_decode_f16_lines(&args[1]) == 2 && args[1].scale_row ? DOWN_OF_TWO : DOWN; /* of lines of a slot: two slots of each are best */
+    const bool of_two = moii_decode_f16_lines(&args[1]) == 2 && args[1].format != F16_BF16; /* lines of a slot: two slots of each worker are best */
+    const int most_down = of_two ? DOWN_OF_TWO : DOWN;
     launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, most_down);
     launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
     if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;

@@ -18,6 +18,9 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, moii_decod
 /* The part of it that does not depend on the batch: items, parts, slots, and a pass 2 of as many blocks as have equal shares of its tiles. */
 void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2]);
 
+/* WEIGHTS: which of those that both rows take a layer has. */
+int moii_decode_f16_weights(const moi_format *f);
+
 /* Experts of a lane where a pass routes for itself: HELD. */
 int moii_decode_held(int64_t experts);
 

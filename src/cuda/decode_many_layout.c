@@ -16,8 +16,9 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
 {
     int64_t pairs = tokens * a->top_k, slots = (pass == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
     int at = (int)(slots * a->slot_bytes);
-    a->at_scales = moii_decode_take(&at, a->scale_row ? slots * F16_ROWS * 4 * (pass == 1 ? F16_UP_LINES(a->row_bytes) : F16_DOWN_LINES) : 0, 16);
-    a->at_columns = moii_decode_take(&at, a->buffers * a->columns / F16_MOST_TOKENS * a->lines * MANY_LINE(pass, a->line_values), 16);
+    const int lines = pass == 1 ? F16_UP_LINES(a->format) : F16_DOWN_LINES(a->format);
+    a->at_scales = moii_decode_take(&at, a->scale_row ? slots * F16_ROWS * 4 * lines : 0, 16);
+    a->at_columns = moii_decode_take(&at, a->buffers * a->columns / F16_MOST_TOKENS * a->lines * MANY_LINE(pass, a->format), 16);
     a->at_barriers = moii_decode_take(&at, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 16);
     a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
     if (pass == 1) {
@@ -67,7 +68,7 @@ static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_byt
 
 int moii_decode_many_launches(const moi_moe_decode_desc *d, const moe_decode_f16_sm90_args *down)
 {
-    return (int)moii_ceil_div(d->width / down->line_values, down->parts * down->slot_lines);
+    return (int)moii_ceil_div(d->width / F16_LINE_VALUES(down->format), down->parts * down->slot_lines);
 }
 
 static many_shares even_shares(int tiles, int blocks)
@@ -85,7 +86,8 @@ enum { LEAD_BYTES = 320 << 10 };
 static many_shares down_shares(const moe_decode_f16_sm90_args *down, int blocks, bool one_group)
 {
     many_shares s = even_shares(down->tiles, blocks);
-    s.lead = one_group ? (float)(LEAD_BYTES / (down->lines * F16_ROWS * down->row_bytes) * blocks) : 0, s.more = one_group ? LEAD_MORE : LEAD_OF_TWO_GROUPS;
+    const int items = LEAD_BYTES / (down->lines * F16_LINE_BYTES(down->format));
+    s.lead = one_group ? (float)(items * blocks) : 0, s.more = one_group ? LEAD_MORE : LEAD_OF_TWO_GROUPS;
     s.fast = FASTER / MANY_FAST;
     return s;
 }
@@ -102,7 +104,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     launch[0].threads = 32 * MANY_UP_WARPS, launch[1].threads = 32 * MANY_DOWN_WARPS;
     launch[1].grid[0] = sms;
     const int parts = args[1].parts, lines = args[1].lines;
-    const bool bf16 = d->weights.recipe == MOI_RECIPE_BF16;
+    const bool bf16 = args[0].format == F16_BF16;
     for (*groups = tokens > (bf16 ? MANY_GROUPS_FROM_BF16 : MANY_GROUPS_FROM) ? 2 : 1; *groups; --*groups) {
         bool early = *groups == 1 || bf16;
         for (int pass = 0; pass < 2; pass++) {

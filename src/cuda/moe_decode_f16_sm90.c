@@ -15,12 +15,6 @@
 #include "route_plain.h"
 
 enum { WEIGHTS = 5, HELD = 3, GROUPS = 2 };
-static int weights_of(const moi_format *f)
-{
-    if (f->recipe == MOI_RECIPE_BF16) return F16_BF16;
-    if (f->recipe == MOI_RECIPE_BLK128) return F16_SQUARES;
-    return f->elem == MOI_E2M1 ? F16_MXFP4 : f->elem == MOI_E5M2 ? F16_MX_E5M2 : F16_MX_E4M3;
-}
 
 static void defines_for(int pass, int weights, int held, int lines, char defines[MOII_DEFINES])
 {
@@ -139,10 +133,11 @@ static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu
     int groups = 0;
     if (!lay_out(d, gpu, tokens, l, &groups)) return false;
     const bool many = l->passes == 3;
+    const int weights = l->args[0].format;
     for (int pass = 0; pass < l->passes; pass++) {
         char defines[MOII_DEFINES];
-        if (many) many_defines_for(pass + 1, weights_of(&d->weights), moii_decode_many_held(d->experts, d->top_k), groups, defines);
-        else defines_for(pass + 1, weights_of(&d->weights), moii_decode_held(d->experts), moii_decode_f16_lines(&l->args[1]), defines);
+        if (many) many_defines_for(pass + 1, weights, moii_decode_many_held(d->experts, d->top_k), groups, defines);
+        else defines_for(pass + 1, weights, moii_decode_held(d->experts), moii_decode_f16_lines(&l->args[1]), defines);
         l->kernel[pass] = needs(s, many ? &many_kernel : &kernel, defines, l->launch[pass].shared_bytes);
     }
     s->sizes++;
@@ -183,8 +178,8 @@ static moi_status map_up(const moi_plan *plan, const moi_moe_decode_args *in, mo
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     int64_t row = moi_row_bytes(d->weights.elem, d->hidden), f = d->width;
-    const int64_t sizes[4] = { up->row_bytes, f, 2 * d->experts, up->lines }, strides[3] = { row, f * row, up->row_bytes };
-    const int box[4] = { up->row_bytes, F16_ROWS / 2, 2, up->slot_lines };
+    const int line = F16_ROW_BYTES(up->format), box[4] = { line, F16_ROWS / 2, 2, up->slot_lines };
+    const int64_t sizes[4] = { line, f, 2 * d->experts, up->lines }, strides[3] = { row, f * row, line };
     return moii_decode_map(plan, &up->map, in->gate_up.data, 4, sizes, strides, box);
 }
 /* Of lines `first` and on. */
@@ -192,9 +187,9 @@ static moi_status map_down(const moi_plan *plan, const moi_moe_decode_args *in, 
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     int64_t row = moi_row_bytes(d->weights.elem, d->width);
-    const int64_t sizes[3] = { down->row_bytes, d->experts * d->hidden, row / down->row_bytes - first }, strides[2] = { row, down->row_bytes };
-    const int box[3] = { down->row_bytes, F16_ROWS, down->slot_lines };
-    return moii_decode_map(plan, &down->map, (const char *)in->down.data + first * down->row_bytes, 3, sizes, strides, box);
+    const int line = F16_ROW_BYTES(down->format), box[3] = { line, F16_ROWS, down->slot_lines };
+    const int64_t sizes[3] = { line, d->experts * d->hidden, row / line - first }, strides[2] = { row, line };
+    return moii_decode_map(plan, &down->map, (const char *)in->down.data + first * line, 3, sizes, strides, box);
 }
 static moi_status map_both(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up, moe_decode_f16_sm90_args *down)
 {
@@ -206,11 +201,11 @@ static moi_status map_both(const moi_plan *plan, const moi_moe_decode_args *in, 
 static moi_status run_further(const moi_plan *plan, const launches *l, const moi_moe_decode_args *in, moe_decode_f16_sm90_args down, moi_stream stream)
 {
     const state *s = plan->state;
-    const int lines = down.lines;
+    const int lines = down.lines, values = F16_LINE_VALUES(down.format);
     down.continues = 1;
     for (int n = 1; n < l->downs; n++) {
-        down.u += lines * down.line_values, down.exponent += lines * (down.line_values / 8), down.scale += lines * 4;
-        down.lines = (int)moii_min(lines, plan->desc.moe_decode.width / down.line_values - n * lines);
+        down.u += lines * values, down.exponent += lines * (values / 8), down.scale += lines * 4;
+        down.lines = (int)moii_min(lines, plan->desc.moe_decode.width / values - n * lines);
         down.parts = (int)moii_ceil_div(down.lines, down.slot_lines);
         bool pushed;
         MOII_TRY(moii_gpu_enter(moii_gpu_of(plan->ctx), &pushed));

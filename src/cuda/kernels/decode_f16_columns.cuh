@@ -11,7 +11,7 @@
 
 #include "num.h"
 
-enum { LINE_VALUES = F16_LINE_VALUES(WEIGHTS), BLOCKS = LINE_VALUES / 32, LINE_BYTES = F16_ROWS * F16_ROW_BYTES(WEIGHTS) };
+enum { LINE_VALUES = F16_LINE_VALUES(WEIGHTS), BLOCKS = LINE_VALUES / 32, LINE_BYTES = F16_LINE_BYTES(WEIGHTS) };
 
 #if WEIGHTS == F16_BF16
 typedef struct line_columns { uint4 v[BLOCKS]; } line_columns;

@@ -16,7 +16,7 @@ MOII_FN column_source kept_at(const worker &w, const moe_decode_f16_sm90_args &a
 {
     column_source k;
     k.block_bytes = KEPT_COLUMNS(a) * 64;
-    const unsigned int base = w.shared + a.at_columns + line * F16_KEPT_LINE(LINE_VALUES, KEPT_COLUMNS(a));
+    const unsigned int base = w.shared + a.at_columns + line * F16_KEPT_LINE(WEIGHTS, KEPT_COLUMNS(a));
     k.at = base + (lane / 4 & (KEPT_COLUMNS(a) - 1)) * 64 + lane % 4 * 16;
     k.factors_at = base + BLOCKS * k.block_bytes + lane % 4 * 8;
     return k;

@@ -48,7 +48,7 @@ MOII_FN void advance(turn &t, const moe_decode_f16_sm90_args &a)
 }
 
 #if PASS == 1
-enum { SLOT_LINES = F16_UP_LINES(F16_ROW_BYTES(WEIGHTS)) };
+enum { SLOT_LINES = F16_UP_LINES(WEIGHTS) };
 #else
 enum { SLOT_LINES = LINES };
 #endif

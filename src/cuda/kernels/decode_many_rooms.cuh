@@ -60,7 +60,7 @@ MOII_FN void next_room(held_columns &h, const moe_decode_f16_sm90_args &a, const
 MOII_FN column_source held_at(const held_columns &h, const worker &w, const moe_decode_f16_sm90_args &a, int line, int group)
 {
     column_source k = kept_at(w, a, 0, w.lane);
-    const unsigned int more = (unsigned int)(((h.room * GROUPS + group) * a.lines + line) * MANY_LINE(PASS, LINE_VALUES));
+    const unsigned int more = (unsigned int)(((h.room * GROUPS + group) * a.lines + line) * MANY_LINE(PASS, WEIGHTS));
     k.at += more, k.factors_at += more;
     return k;
 }

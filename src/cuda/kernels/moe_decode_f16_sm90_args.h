@@ -15,16 +15,18 @@
 
 /* Warps: workers multiply; in pass 1 in teams that share an item, which another warp, one for each team, finishes; one more finds weights of a token. */
 enum { F16_UP_WORKERS = 8, F16_TEAM = 4, F16_TEAMS = F16_UP_WORKERS / F16_TEAM, F16_UP_WARPS = F16_UP_WORKERS + F16_TEAMS + 1, F16_DOWN_WARPS = 8 };
-/* Rows of an item (pass 1: 8 of gate, then 8 of up), values of k in a line, but of BF16; most lines of a slot of pass 2, and of pass 1. */
-enum { F16_ROWS = 16, F16_LINE = 128, F16_DOWN_LINES = 3, BF16_DOWN_LINES = 2 };
-#define F16_UP_LINES(row_bytes) (256 / (row_bytes))
+/* Rows of an item (pass 1: 8 of gate, then 8 of up); values of k in a line, of BF16 half of them; by weights most lines of a slot of either pass. */
+enum { F16_ROWS = 16, F16_LINE = 128 };
+#define F16_UP_LINES(weights) ((weights) == F16_MXFP4 ? 4 : 2)
+#define F16_DOWN_LINES(weights) ((weights) == F16_BF16 ? 2 : 3)
 enum { F16_MOST_TOKENS = 8, F16_MOST_SLOTS = 16 };
 enum { F16_X_VALUES = 256 }; /* of x, that a worker of pass 1 has in registers at once, a quarter of a column's in each lane */
-/* Bytes of a row in a line; values of k in a line; bytes of its columns in shared memory: values of 16 bits, then, but with BF16, factors of pairs of
+/* Values of k in a line; bytes of a row in it, and of all; bytes of its columns in shared memory: values of 16 bits, then, but with BF16, factors of pairs of
  * columns. */
-#define F16_ROW_BYTES(weights) ((weights) == F16_MXFP4 ? 64 : 128)
 #define F16_LINE_VALUES(weights) ((weights) == F16_BF16 ? F16_LINE / 2 : F16_LINE)
-#define F16_KEPT_LINE(values, columns) (2 * (values) * (columns) + ((values) < F16_LINE ? 0 : 32))
+#define F16_ROW_BYTES(weights) ((weights) == F16_MXFP4 ? 64 : 128)
+#define F16_LINE_BYTES(weights) (F16_ROWS * F16_ROW_BYTES(weights))
+#define F16_KEPT_LINE(weights, columns) (2 * F16_LINE_VALUES(weights) * (columns) + ((weights) == F16_BF16 ? 0 : 32))
 /* Bytes of pass 1's sums, two places for each worker, by experts of a lane: routing has the room before. */
 #define F16_UP_SUMS(held) ((held) == 4 ? 8192 : 1152 * (held))
 
@@ -36,7 +38,7 @@ enum { MANY_GROUPS_FROM = 64, MANY_GROUPS_FROM_BF16 = 32 }; /* jobs of 16 with m
 enum { MANY_SHARE_JOBS = 3, MANY_SHARE_FIRST = 10, MANY_SHARE_WORDS = 16 };
 #define MANY_UP_SUMS(held, columns) (!(held) ? 32768 : (held) == 4 || (columns) > F16_MOST_TOKENS ? 2 * MANY_UP_WORKERS * 64 * (columns) : 16384)
 /* The same of 8 columns; where there are factors, u's exponents are there first. */
-#define MANY_LINE(pass, values) (F16_KEPT_LINE(values, F16_MOST_TOKENS) + ((values) < F16_LINE || (pass) == 1 ? 0 : 96))
+#define MANY_LINE(pass, weights) (F16_KEPT_LINE(weights, F16_MOST_TOKENS) + ((weights) == F16_BF16 || (pass) == 1 ? 0 : 96))
 
 /* How blocks share items: part x of the blocks, the first ones, has items * ((1 - fast) * x + fast * min(x * MANY_FAST, 1)) + min(lead + more * items,
  * MANY_UNEVEN * items) * x * (1 - x) of them. */
@@ -70,7 +72,6 @@ typedef struct moe_decode_f16_sm90_args {
     int columns;                /* of x that are kept: 1, 2, 4 or 8; more tokens: of a job, 8 or 16 */
     int tiles;                  /* items of one expert */
     int lines, parts, slot_lines; /* of an item; slots for an item; lines of a slot */
-    int line_values, row_bytes; /* F16_LINE_VALUES, F16_ROW_BYTES */
     int ring, slot_bytes;       /* slots of each worker */
     int known_jobs;             /* pass 1, up to 8 tokens, from logits: jobs by which weights are sent for before there are lists */
     int late_turns;             /* pass 1, up to 8 tokens: pass 2 may start when a team has as many items left (lets_in); 0: at once */
@@ -94,6 +95,7 @@ typedef struct moe_decode_f16_sm90_args {
     many_shares shares, down_shares; /* of pass 1's blocks, and pass 2's */
     int token_words;            /* 32 tokens each */
     int at_kept, at_scratch, at_share, at_tokens;
+    int format;                 /* of the weights, for the launcher: a kernel's WEIGHTS */
 } moe_decode_f16_sm90_args;
 
 #endif

@@ -18,7 +18,7 @@
  *             lets the next layer's pass 1 start, block by block as those of pass 2 end */
 #define MANY 1
 #include "moe_decode_f16_sm90_args.h"
-#define LINES (WEIGHTS == F16_BF16 ? BF16_DOWN_LINES : F16_DOWN_LINES)
+#define LINES F16_DOWN_LINES(WEIGHTS)
 #include "own_warp.cuh"
 #include "silu.h"
 
