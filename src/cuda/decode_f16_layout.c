@@ -92,18 +92,19 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
 enum { TOGETHER = 226 << 10, DOWN = 112 << 10, DOWN_OF_TWO = 84 << 10, ALONE = 114 << 10 };
 
 /* Pass 2 is let in when so many bytes of each block's weights are left in pass 1: earlier, it is in its way; slow memory gives fewer in the time that its
- * start takes.  But of one token whose units of pass 2 have so few codes that it takes longer than their bytes, at once; with MXFP4, where it always does,
- * of one token alone late, and not of such.  All of this is measured: docs/notes/warp-decode.md. */
-enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 6 << 16, LATE_BYTES_SLOW = 6 << 16, LATE_BYTES_4_SLOW = 4 << 16, SLOW_GB_S = 4000, UNIT_CODES = 17 << 8 };
+ * start takes.  But of one token whose units of pass 2 have so few codes that it takes longer than their bytes, at once.  All of this is measured:
+ * docs/notes/warp-decode.md. */
+enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 6 << 16, LATE_BYTES_SLOW = 6 << 16, LATE_BYTES_4_SLOW = 4 << 16, LATE_BYTES_MXFP4 = 4 << 16 };
+enum { SLOW_GB_S = 4000, UNIT_CODES = 17 << 8 };
 
 static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int tokens, moii_decode_device on, int64_t down_blocks)
 {
     const bool slow = on.memory_gb_s && on.memory_gb_s < SLOW_GB_S, bf16 = up->format == F16_BF16, fours = up->format == F16_MXFP4;
     const int64_t codes = (int64_t)down->lines * F16_ROWS * F16_LINE / down->parts;
     const bool small = !bf16 && codes * down_blocks < (int64_t)UNIT_CODES * on.sms;
-    if (fours ? small || tokens > 1 : small && tokens == 1) return 0;
+    if (small && tokens == 1) return 0;
     const int64_t four = slow ? LATE_BYTES_4_SLOW : LATE_BYTES_4, other = slow ? LATE_BYTES_SLOW : LATE_BYTES;
-    const int64_t late = small || bf16 || fours ? LATE_BYTES : tokens == 4 ? four : other;
+    const int64_t late = fours ? LATE_BYTES_MXFP4 : small || bf16 ? LATE_BYTES : tokens == 4 ? four : other;
     const int turn = F16_TEAMS * up->lines * F16_LINE_BYTES(up->format);
     return (int)moii_max((late + turn / 2) / turn, 1);
 }

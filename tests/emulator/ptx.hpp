@@ -250,6 +250,23 @@ PTX stmatrix_sync_aligned_m8n8_x4_shared_b16(u32 address, u32 a, u32 b, u32 c, u
     const stored s = { address, { a, b, c, d } };
     m->together(store_matrices, 0xFFFFFFFFu, &s, 0);
 }
+struct loaded { u32 *v[4]; };
+static inline void load_matrices(emu::thread *const lane[32]) /* as store_matrices */
+{
+    emu::thread *const caller = m->self;
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < 8; i++) {
+            m->self = lane[8 * k + i];
+            const u32 *row = at_shared<u32>(*(const u32 *)m->self->given, 4);
+            for (int c = 0; c < 4; c++) *((const loaded *)lane[4 * i + c]->taken)->v[k] = row[c];
+        }
+    m->self = caller;
+}
+PTX ldmatrix_sync_aligned_m8n8_x4_shared_b16(u32 &a, u32 &b, u32 &c, u32 &d, u32 address)
+{
+    loaded to = { { &a, &b, &c, &d } };
+    m->together(load_matrices, 0xFFFFFFFFu, &address, &to);
+}
 static inline void store_turned_matrices(emu::thread *const lane[32]) /* the same of columns: value i of row r, in lane 4r + i/2, becomes value r of row i */
 {
     emu::thread *const caller = m->self;

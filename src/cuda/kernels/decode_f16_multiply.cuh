@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_f16_multiply.cuh: a line of an item, 16 rows of 128 codes, times columns of FP16; or of 64 values, times columns of BF16.
  *
- * E4M3 and E5M2 become FP16 exactly, two codes by one instruction, E2M1 times 2^-14 by shifts and masks (eight_f16.cuh).  What has one scale, a block of 32
+ * E4M3 and E5M2 become FP16 exactly, two codes by one instruction, E2M1 times 2^-14 by bytes (eight_f16.cuh).  What has one scale, a block of 32
  * or a whole line, is a sum of its own (FP32, by mma.m16n8k16), multiplied first by the column's power of two, then by the scale, so that nothing leaves
  * FP32 on the way.
  *   scale   of 32: the float with the scale's bits as exponent and a full mantissa: 2^(e - 126), 2^-24 of it less; e = 0 gives 2^-126 and
@@ -11,7 +11,7 @@
  *   a lane  has codes 8c .. 8c + 7 of each block of row g and of row g + 8
  *   BF16    a lane's eight values are 16 bytes, so that a quarter of a warp reads two rows at once: row i is row i / 2, or if i is odd i / 2 + 4.  There is
  *           no scale, and all of a slot is one sum
- *   E2M1    a row has 64 bytes, as TMA's 64-byte swizzle puts them, and a lane's eight codes are a word: all banks once, rows as they lie */
+ *   E2M1    a row has 64 bytes, as TMA's 64-byte swizzle puts them, and a lane's eight codes are a word, brought by ldmatrix: rows as they lie */
 #ifndef MOII_DECODE_F16_MULTIPLY_CUH
 #define MOII_DECODE_F16_MULTIPLY_CUH
 
@@ -60,25 +60,44 @@ MOII_FN float scale_of(unsigned int word, int b) /* twice as large */
     return moii_float_of(__byte_perm(word, 0xFFFFFFFFu, (unsigned int)b << 12 | 0x444u) >> 1);
 }
 
-/* Where a lane's codes of a line's first block lie; the others: ^ 32 b, of BF16 ^ 64 b, of E2M1 ^ 16 b; row g + 8: half of the line further. */
+/* Where a lane's codes of a line's first block lie; the others: ^ 32 b, of BF16 ^ 64 b; row g + 8: half of the line further.  Of E2M1 the row, 16 bytes,
+ * that the lane brings for all: of row lane % 16 and block lane / 16; blocks 2 and 3: ^ 32. */
 MOII_FN unsigned int lane_place(int lane)
 {
     const int row = row_at(lane / 4), c = lane % 4, from = row * F16_ROW_BYTES(WEIGHTS);
     if (WEIGHTS == F16_BF16) return (unsigned int)(from + (c ^ row) * 16);
-    if (WEIGHTS == F16_MXFP4) return (unsigned int)(from + row / 2 * 16 + c * 4);
+    if (WEIGHTS == F16_MXFP4) return (unsigned int)(lane % F16_ROWS * 64 + (lane / F16_ROWS ^ lane % 8 / 2) * 16);
     return (unsigned int)(from + ((c / 2 ^ row) * 16 + c % 2 * 8));
 }
 
-/* A lane's eight codes of a block, of row g or half a line further. */
-MOII_FN uint4 codes_at(unsigned int at, int b, unsigned int further)
-{
+/* A lane's eight codes of a block, of row g or, lower, of row g + 8. */
 #if WEIGHTS == F16_MXFP4
-    return eight_f16(shared_word((at ^ 16u * b) + further));
-#else
-    const uint2 v = shared_codes((at ^ 32u * b) + further), low = four_f16(v.x), high = four_f16(v.y);
-    return make_uint4(low.x, low.y, high.x, high.y);
-#endif
+typedef struct line_codes { uint4 two[BLOCKS / 2]; } line_codes; /* of either row of a block, then of the next one */
+MOII_FN line_codes codes_of(unsigned int at)
+{
+    line_codes c;
+#pragma unroll
+    for (int i = 0; i < BLOCKS / 2; i++) c.two[i] = matrices_load(at ^ 32u * i);
+    return c;
 }
+MOII_FN uint4 eight_of(const line_codes &c, int b, bool lower)
+{
+    const uint4 v = c.two[b / 2];
+    return eight_f16(b % 2 ? lower ? v.w : v.z : lower ? v.y : v.x);
+}
+#elif WEIGHTS != F16_BF16
+typedef struct line_codes { unsigned int at; } line_codes;
+MOII_FN line_codes codes_of(unsigned int at)
+{
+    const line_codes c = { at };
+    return c;
+}
+MOII_FN uint4 eight_of(const line_codes &c, int b, bool lower)
+{
+    const uint2 v = shared_codes((c.at ^ 32u * b) + (lower ? LINE_BYTES / 2 : 0)), low = four_f16(v.x), high = four_f16(v.y);
+    return make_uint4(low.x, low.y, high.x, high.y);
+}
+#endif
 
 /* What stands against a line: in shared memory, or in registers. */
 #if PASS == 1 || MANY
@@ -126,9 +145,10 @@ MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2 scales, cons
 #endif
 #pragma unroll
     for (int i = 0; i < n; i++) f[i] = factors_of(columns[i]);
+    const line_codes codes = codes_of(at);
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
-        const uint4 top = codes_at(at, b, 0), bottom = codes_at(at, b, LINE_BYTES / 2);
+        const uint4 top = eight_of(codes, b, false), bottom = eight_of(codes, b, true);
         const uint2 t0 = make_uint2(top.x, top.y), t1 = make_uint2(top.z, top.w), b0 = make_uint2(bottom.x, bottom.y), b1 = make_uint2(bottom.z, bottom.w);
 #pragma unroll
         for (int i = 0; i < n; i++) {

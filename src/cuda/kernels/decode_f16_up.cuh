@@ -52,12 +52,13 @@ MOII_FN void next_item(work &k, const moe_decode_f16_sm90_args &a, const lists &
     if (k.tile >= a.tiles) k.tile -= a.tiles, k.job++;
 }
 
-/* Pass 2 may start when this item of a team (its number) has been multiplied, the first where a team has few; negative: at once. */
+/* Pass 2 may start when this item of a team (its number) has been multiplied, the first where a team has few, with E2M1 at once; negative: at once. */
 enum { LATE_FROM = 5 };
 MOII_FN int lets_in(const lists &l, const moe_decode_f16_sm90_args &a)
 {
     const int turns = l.first[a.experts] * a.tiles / (TEAMS * (int)gridDim.x);
     if (!a.late_turns) return -1;
+    if (WEIGHTS == F16_MXFP4) return turns > a.late_turns ? turns - a.late_turns : -1;
     return turns >= LATE_FROM ? max(turns - a.late_turns, 1) : min(turns - 1, 0);
 }
 MOII_FN void begin_turn(int turn, int team, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)

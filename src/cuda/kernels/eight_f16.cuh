@@ -2,16 +2,17 @@
  * eight_f16.cuh: eight codes of E2M1 as FP16 times 2^-14, exactly: code i in half i / 4 of word i % 4.
  *
  * A code's sign goes to bit 15 and its three other bits to 11 .. 9, which are FP16's lowest exponent bits and highest mantissa bit; what is subnormal there is
- * subnormal here. */
+ * subnormal here.  That is a byte for each code, of even ones and of odd ones in a word each, then every second byte in its place. */
 #ifndef MOII_EIGHT_F16_CUH
 #define MOII_EIGHT_F16_CUH
 
 #include "num.h"
 
-MOII_FN unsigned int two_f16(unsigned int signs, unsigned int others) { return (signs & 0x80008000u) | (others & 0x0E000E00u); }
+MOII_FN unsigned int high_bytes(unsigned int signs, unsigned int others) { return (signs & 0x80808080u) | (others & 0x0E0E0E0Eu); }
 MOII_FN uint4 eight_f16(unsigned int w)
 {
-    return make_uint4(two_f16(w << 12, w << 9), two_f16(w << 8, w << 5), two_f16(w << 4, w << 1), two_f16(w, w >> 3));
+    const unsigned int even = high_bytes(w << 4, w << 1), odd = high_bytes(w, w >> 3);
+    return make_uint4(__byte_perm(even, 0, 0x2404), __byte_perm(odd, 0, 0x2404), even & 0xFF00FF00u, odd & 0xFF00FF00u);
 }
 
 #endif

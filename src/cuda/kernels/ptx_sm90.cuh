@@ -334,7 +334,15 @@ MOII_FN void matrices_store(unsigned int address, unsigned int a, unsigned int b
                  :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
-/* The same, columns of each matrix as rows. */
+/* Row i of matrix k, 16 bytes, at lane 8k + i's address; a lane has word lane % 4 of row lane / 4 of each. */
+MOII_FN uint4 matrices_load(unsigned int address)
+{
+    uint4 v;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address) : "memory");
+    return v;
+}
+
+/* matrices_store, columns of each matrix as rows. */
 MOII_FN void matrices_store_turned(unsigned int address, unsigned int a, unsigned int b, unsigned int c, unsigned int d)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
