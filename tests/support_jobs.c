@@ -7,7 +7,7 @@
 
 #define V(r, e) { (r), (e), MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
 #define SQ(e) { MOI_RECIPE_BLK128, (e), MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
-const moit_pair moit_pairs[MOIT_PAIRS] = {
+const moit_pair moit_pairs[MOIT_ALL_PAIRS] = {
     { V(MOI_RECIPE_BLK128, MOI_E4M3), SQ(MOI_E4M3) },
     { V(MOI_RECIPE_BLK128, MOI_E4M3), V(MOI_RECIPE_BLK128, MOI_E4M3) },
     { V(MOI_RECIPE_MX32, MOI_E4M3), V(MOI_RECIPE_MX32, MOI_E4M3) },
@@ -16,6 +16,7 @@ const moit_pair moit_pairs[MOIT_PAIRS] = {
     { V(MOI_RECIPE_BLK128, MOI_E5M2), SQ(MOI_E4M3) },
     { V(MOI_RECIPE_BF16, MOI_BF16), V(MOI_RECIPE_MX32, MOI_E4M3) },
     { V(MOI_RECIPE_BF16, MOI_BF16), V(MOI_RECIPE_MX32, MOI_E5M2) },
+    { V(MOI_RECIPE_BF16, MOI_BF16), V(MOI_RECIPE_MX32, MOI_E2M1) },
 };
 
 static void equal_scales(moit_matrix *x, moi_mx_scales mx)

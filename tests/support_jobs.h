@@ -6,11 +6,11 @@
 #include "support_gpu.h"
 #include "support_products.h"
 
-enum { MOIT_PAIRS = 8, MOIT_SAME_PAIRS = 6, MOIT_GROUPS = 9, MOIT_DENSE = -1 };
+enum { MOIT_ALL_PAIRS = 9, MOIT_PAIRS = 8, MOIT_SAME_PAIRS = 6, MOIT_GROUPS = 9, MOIT_DENSE = -1 };
 
-/* Formats of A and B; those of one recipe in front. */
+/* Formats of A and B; those of one recipe in front, those that want whole blocks of 32 behind MOIT_PAIRS. */
 typedef struct moit_pair { moi_format a, b; } moit_pair;
-extern const moit_pair moit_pairs[MOIT_PAIRS];
+extern const moit_pair moit_pairs[MOIT_ALL_PAIRS];
 
 typedef struct moit_job {
     bool gpu;

@@ -310,7 +310,9 @@ static void check_choice(moi_ctx *ctx, bool gpu)
     assert_int_equal(from_of(ctx, p.d, 4097), 0);
     p.d.max_tokens = from - 1;
     assert_int_equal(from_of(ctx, p.d, MOI_GROUPED_AUTO), 0);
-    p.d.max_tokens = 4096, p.d.weights = gpu ? MOI_FORMAT_MXFP4 : MOI_FORMAT_F16; /* weights that no grouped product takes */
+    p.d.max_tokens = 4096; /* weights, and so many rows, that no grouped product takes */
+    if (gpu) p.d.max_tokens = INT64_C(1) << 30;
+    else p.d.weights = MOI_FORMAT_F16;
     assert_int_equal(from_of(ctx, p.d, MOI_GROUPED_AUTO), 0);
     moi_plan *plan;
     p.d.grouped_from = 3;

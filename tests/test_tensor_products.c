@@ -18,7 +18,7 @@ static int64_t size(moit_rng *rng, int64_t step)
 static void choose(moit_job *j, int grouping, moit_rng *rng)
 {
     *j = (moit_job){ .grouping = grouping };
-    int pair = (int)moit_under(rng, grouping == MOI_GROUP_K ? MOIT_SAME_PAIRS : MOIT_PAIRS);
+    int pair = (int)moit_under(rng, grouping == MOI_GROUP_K ? MOIT_SAME_PAIRS : MOIT_ALL_PAIRS);
     j->a.format = moit_pairs[pair].a, j->b.format = moit_pairs[pair].b;
     if (grouping == MOI_GROUP_K && j->b.format.block == MOI_BLOCK_SQUARE) j->b.format.block = MOI_BLOCK_VECTOR;
     bool plain = j->b.format.recipe == MOI_RECIPE_BF16, alone = !plain && j->a.format.recipe == MOI_RECIPE_BF16;
@@ -41,6 +41,7 @@ static void choose(moit_job *j, int grouping, moit_rng *rng)
         j->a.pad = 8 * moit_under(rng, 3), j->b.pad = 8 * moit_under(rng, 3);
     } else j->a.pad = 16 * moit_under(rng, 3), j->b.pad = 16 * moit_under(rng, 3);
     if (alone && moit_under(rng, 2)) j->k = 128 * moit_under(rng, 6); /* as mixed_sm90 takes it */
+    if (j->b.format.elem == MOI_E2M1) j->k = (j->k + 31) / 32 * 32, j->b.pad *= 2;
     if (alone && grouping == MOIT_DENSE && moit_under(rng, 2)) j->a.order = MOI_MN_MAJOR, j->m = (j->m + 7) / 8 * 8;
     if (j->a.format.recipe == MOI_RECIPE_MX32) j->mx = (moi_mx_scales)moit_under(rng, 3);
     if (grouping == MOIT_DENSE && j->a.format.recipe == MOI_RECIPE_MX32 && !moit_under(rng, 16)) /* so many rows are widened by the product itself */

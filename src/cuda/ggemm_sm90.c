@@ -110,7 +110,7 @@ static void explain(const moi_ctx *ctx, const void *desc, const moi_explain_conf
 }
 
 static const moii_kernel *const kernels[] = {
-    &kernel, &moii_thin_kernel, &moii_mixed_kernel, &moii_halves_kernel, &moii_gather_kernel, &moii_half_rows_kernel, NULL,
+    &kernel, &moii_thin_kernel, &moii_mixed_kernel, &moii_halves_kernel, &moii_gather_kernel, &moii_half_rows_kernel, &moii_unpack_kernel, NULL,
 };
 
 const moii_impl moii_impl_ggemm_sm90 = {

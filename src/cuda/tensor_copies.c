@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tensor_copies.c: copies of operands that a tensor-core product reads in their place: 1x32 scaled ones as BF16, rows of A that a list names in order. */
+ * tensor_copies.c: copies of operands that a tensor-core product reads in their place: 1x32 scaled ones as BF16, rows of A that a list names in order, E2M1
+ * as E4M3. */
 #include <stdio.h>
 
 #include "dtype.h"
 #include "format.h"
 #include "kernels/gather_sm90_args.h"
 #include "kernels/half_rows_sm90_args.h"
+#include "kernels/unpack_sm90_args.h"
 #include "kernels/widen_sm90_args.h"
 #include "tensor_product.h"
 
@@ -25,6 +27,8 @@ static void no_defines(int i, char defines[MOII_DEFINES]) { (void)i, defines[0] 
 const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 5, .variant = widen_variant };
 const moii_kernel moii_gather_kernel = { .stem = "gather_sm90", .archs = "sm_90a", .registers = 40, .variants = 3, .variant = gather_variant };
 const moii_kernel moii_half_rows_kernel = { .stem = "half_rows_sm90", .archs = "sm_90a", .registers = 64, .variants = 1, .variant = no_defines };
+
+const moii_kernel moii_unpack_kernel = { .stem = "unpack_sm90", .archs = "sm_90a", .registers = 40, .variants = 1, .variant = no_defines };
 
 product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth)
 {
@@ -106,12 +110,22 @@ static bool orders(const moii_tensor_plan *s)
     return s->product.gather_rows && !s->product.mixed && (!s->product.widened || moii_format_plain(&s->a));
 }
 
+static moi_status plan_unpacking(moi_plan *plan, moii_tensor_plan *s)
+{
+    int64_t count = elements(s, 1);
+    MOII_REQUIRE(count >= 0 && count / 16 < UINT32_MAX, MOI_ERR_SHAPE, "%s plan: operand b has too many elements", moii_op_name(plan->op));
+    s->codes_at = plan->workspace_bytes, plan->workspace_bytes += moii_round_up(count, MOII_WORKSPACE_ALIGN);
+    s->unpack.kernel = &moii_unpack_kernel;
+    return moii_gpu_prepare(plan->ctx, &s->unpack, 1);
+}
+
 moi_status moii_tensor_plan_copies(moi_plan *plan, moii_tensor_plan *s)
 {
-    if (s->product.halves) return plan_halves(plan, s);
-    if (orders(s)) MOII_TRY(plan_order(plan, s));
+    if (s->product.halves) MOII_TRY(plan_halves(plan, s));
+    else if (orders(s)) MOII_TRY(plan_order(plan, s));
     else if (s->product.mixed || (s->product.widened && !moii_format_plain(&s->a))) MOII_TRY(plan_widening(plan, s, 0));
-    return s->product.widened ? plan_widening(plan, s, 1) : MOI_OK;
+    if (s->product.widened) MOII_TRY(plan_widening(plan, s, 1));
+    return s->product.unpacked ? plan_unpacking(plan, s) : MOI_OK;
 }
 
 /* ---- launching ---- */
@@ -162,7 +176,7 @@ static moi_status bring_into_order(const moi_plan *plan, const moii_tensor_run *
     }
     int64_t warps = r->m * moii_ceil_div(x.pieces, GATHER_PIECES) + moii_ceil_div(r->m, GATHER_ROWS);
     moii_gpu_launch launch = { .grid = { moii_max(1, moii_min(moii_ceil_div(warps, WARPS), copying_blocks(s, GATHER_BLOCKS))) },
-                               .threads = GATHER_THREADS, .overlap = p->overlap };
+                               .threads = GATHER_THREADS, .overlap = p->overlap && !p->unpacked };
     return moii_gpu_run(plan, &s->copy[0], &launch, &x, stream);
 }
 
@@ -176,8 +190,24 @@ static moi_status halve(const moi_plan *plan, const moii_tensor_run *r, const mo
     if (p->grouping == PRODUCT_MASKED) x.counts = (const long long *)(const void *)r->offsets, x.group_rows = (int)r->m;
     if (x.rows == 0) return MOI_OK;
     moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.rows, ROWS), copying_blocks(s, BLOCKS)) }, .threads = HALF_ROWS_THREADS,
-                               .overlap = p->overlap };
+                               .overlap = p->overlap && !p->unpacked };
     return moii_gpu_run(plan, &s->copy[0], &launch, &x, stream);
+}
+
+/* Whoever comes behind it waits for all of it before it starts: products send for B before they wait for who makes A. */
+static moi_status unpack(const moi_plan *plan, const moii_tensor_run *r, unsigned char *to, moi_stream stream)
+{
+    const moii_tensor_plan *s = plan->state;
+    const moii_tensor_product *p = &s->product;
+    unpack_sm90_args x = { .from = r->b->data, .to = to, .ld = moi_row_bytes(MOI_E2M1, r->b->ld ? r->b->ld : r->k), .groups = (int)matrices(p, 1),
+                           .rows = (unsigned int)p->n, .pieces = (unsigned int)(r->k / 16) };
+    const long long *rows = (const long long *)(const void *)r->offsets;
+    if (p->grouping == PRODUCT_ROWS) x.offsets = rows;
+    if (p->grouping == PRODUCT_MASKED) x.counts = rows;
+    int64_t most = copying_blocks(s, UNPACK_BLOCKS), high = moii_min(x.groups, most), pieces = (int64_t)x.rows * x.pieces;
+    if (pieces == 0 || high == 0) return MOI_OK;
+    moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(pieces, UNPACK_THREADS), moii_ceil_div(most, high)), high }, .threads = UNPACK_THREADS };
+    return moii_gpu_run(plan, &s->unpack, &launch, &x, stream);
 }
 
 moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor_copied *c, void *workspace, moi_stream stream)
@@ -185,6 +215,11 @@ moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     char *base = workspace;
+    if (p->unpacked) {
+        MOII_TRY(moii_tensor_check_pitch(plan, where, "b", moi_row_bytes(MOI_E2M1, c->run.b->ld ? c->run.b->ld : c->run.k)));
+        MOII_TRY(unpack(plan, &c->run, (unsigned char *)base + s->codes_at, stream));
+        c->codes = (moi_operand){ base + s->codes_at, c->run.b->scale, 0 }, c->run.b = &c->codes;
+    }
     if (!p->widened && !p->mixed && !p->gather_rows) return MOI_OK;
     MOII_TRY(moii_tensor_check_pitch(plan, where, "a", pitch_of(&s->a, c->run.a, c->run.k)));
     if (p->widened || p->mixed) MOII_TRY(moii_tensor_check_pitch(plan, where, "b", pitch_of(&s->b, c->run.b, c->run.k)));

@@ -52,11 +52,23 @@ static void set_scaling(moii_tensor_product *p)
     }
 }
 
+/* Weights in E2M1 beside BF16, rows as they lie, are those of E4M3 once their codes are unpacked. */
+static void unpack_weights(moii_tensor_product *p)
+{
+    static const moi_format as[] = { [MOI_LAYOUT_ROW] = { .recipe = MOI_RECIPE_MX32, .elem = MOI_E4M3, .layout = MOI_LAYOUT_ROW },
+                                     [MOI_LAYOUT_COL] = { .recipe = MOI_RECIPE_MX32, .elem = MOI_E4M3, .layout = MOI_LAYOUT_COL },
+                                     [MOI_LAYOUT_TILED] = { .recipe = MOI_RECIPE_MX32, .elem = MOI_E4M3, .layout = MOI_LAYOUT_TILED } };
+    if (p->a->elem != MOI_BF16 || p->b->elem != MOI_E2M1 || p->b->recipe != MOI_RECIPE_MX32 || p->b_turned || p->k % 32) return;
+    p->unpacked = true;
+    p->b = &as[p->b->layout];
+}
+
 bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
 {
+    unpack_weights(p);
     bool plain = p->a->elem == MOI_BF16 && p->b->elem == MOI_BF16, alone = p->a->elem == MOI_BF16 && p->b->recipe == MOI_RECIPE_MX32;
     p->out_f32 = out == MOI_F32;
-    *why = "operands must be BF16, or both E4M3 or E5M2 of one recipe, or b that of mx32 beside a in BF16";
+    *why = "operands must be BF16, or both E4M3 or E5M2 of one recipe, or b that of mx32, or E2M1 in rows of whole blocks, beside a in BF16";
     if (!plain && !(eight_bits(p->b) && (alone || (eight_bits(p->a) && p->a->recipe == p->b->recipe)))) return false;
     *why = "sizes must be below 2^31";
     if (p->gather_rows > INT32_MAX || p->scatter_rows > INT32_MAX) return false;

@@ -17,6 +17,7 @@ typedef struct moii_tensor_product {
     int grouping, scaling;          /* PRODUCT_..., SCALING_... */
     const moi_format *a, *b;
     bool a_turned, b_turned, scale_e8m0, scales_bulk, scale_quads, widened, mixed, halves, out_f32, accumulate;
+    bool unpacked;                  /* B's codes are E2M1, and become E4M3 first, which b says they are */
     moi_mx_scales mx;
     int64_t groups, m, n, k;        /* the largest: m rows of all groups for PRODUCT_ROWS, of each for PRODUCT_MASKED, k of all for PRODUCT_DEPTH */
     int64_t expected;               /* of the ragged dimension, all groups together; 0: the largest */
@@ -136,15 +137,18 @@ typedef struct moii_tensor_plan {
     moii_tensor_product product;
     moii_tensor_tile tile;
     moii_gpu_kernel kernel;
-    moi_format a, b;                /* the caller's */
+    moi_format a, b;                /* the caller's; unpacked: b as it is then */
     moi_format in_order;            /* of a in order */
     moii_gpu_kernel copy[2];        /* a: widens it, or brings its rows into order, or makes FP16 of it; b: widens it */
     int64_t copies_at[2], scales_at; /* from where on they lie, and a's scales, or factors of rows */
+    moii_gpu_kernel unpack;         /* unpacked: B */
+    int64_t codes_at;
     int64_t tickets_at;             /* dealt, widens: where the counters are */
     moii_then_swiglu then;
 } moii_tensor_plan;
 
-extern const moii_kernel moii_widen_kernel, moii_gather_kernel, moii_half_rows_kernel, moii_thin_kernel, moii_mixed_kernel, moii_halves_kernel;
+extern const moii_kernel moii_widen_kernel, moii_gather_kernel, moii_half_rows_kernel, moii_unpack_kernel;
+extern const moii_kernel moii_thin_kernel, moii_mixed_kernel, moii_halves_kernel;
 
 /* Where an operand's scales lie, of so many rows and values of the reduction. */
 product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth);
@@ -153,8 +157,8 @@ int64_t moii_tensor_depth(const moii_tensor_product *p, const moi_format *f, int
 /* In the workspace, for so many rows; whatever copies operands clears them. */
 int64_t moii_tensor_counters(const moii_tensor_product *p, int64_t m);
 /* What the product reads instead of the caller's operands, a run's k being as it lies: planned; enqueued, after which c->run names the copies, c->a and
- * c->b, and as its `narrow` the caller's a. */
-typedef struct moii_tensor_copied { moii_tensor_run run; moi_operand a, b; } moii_tensor_copied;
+ * c->b, made of c->codes where these are unpacked, and as its `narrow` the caller's a. */
+typedef struct moii_tensor_copied { moii_tensor_run run; moi_operand a, b, codes; } moii_tensor_copied;
 moi_status moii_tensor_plan_copies(moi_plan *plan, moii_tensor_plan *s);
 moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor_copied *c, void *workspace, moi_stream stream);
 /* Of an operand `name`: copies, by pieces or by maps, begin at multiples of 16 bytes. */
