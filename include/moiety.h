@@ -166,7 +166,7 @@ typedef enum moi_order { MOI_K_MAJOR = 0, MOI_MN_MAJOR = 1 } moi_order;
 typedef struct moi_gemm_desc {
     uint32_t size;
     const char *row;
-    moi_format a, b;   /* same recipe; blk128: a and b VECTOR or b SQUARE.  Or a plain and b any format: weights alone in 8 bits */
+    moi_format a, b;   /* same recipe; blk128: a and b VECTOR or b SQUARE.  Or a plain and b any format: weights alone in 8 or 4 bits */
     moi_order a_order, b_order;
     moi_dtype out;     /* F32 or BF16 */
     bool accumulate;   /* D += instead of D =; needs out F32 */

@@ -24,10 +24,11 @@ static moit_matrix in_e4m3(const moit_matrix *m)
     return to;
 }
 
-/* D of a plan of its own. */
-static void *result(moit_job *j, moit_rng rng)
+/* D of a plan of its own, whose kernel's defines have this one or, NULL, whatever. */
+static void *result(moit_job *j, moit_rng rng, const char *define)
 {
     moit_job_plan(j, moit_gpu());
+    assert_true(!define || moit_job_chose(j, define));
     moit_job_fill(j, &rng);
     moit_job_run(j);
     moit_job_check(j, 0);
@@ -37,7 +38,8 @@ static void *result(moit_job *j, moit_rng rng)
     return d;
 }
 
-/* Few rows and more of each group, groups without any, of which nothing is unpacked, copies of B in BF16, lists of rows, scales in all layouts, rows apart. */
+/* Few rows of each group, in whose products codes become FP16 as they lie, more, groups without any, of which nothing is unpacked, copies of B in BF16, lists
+ * of rows, scales in all layouts, rows apart. */
 static void test_same_bits(void **state)
 {
     (void)state;
@@ -47,15 +49,16 @@ static void test_same_bits(void **state)
         moi_layout layout;
         int64_t cuts[5], m, n, k, pad, gather;
         int32_t sm_limit;
-        bool adds, overlap;
+        bool as_they_lie, adds, overlap; /* the first: codes of E2M1 become FP16 in the product, else E4M3 in front of it */
     } cases[] = {
-        { .grouping = MOI_GROUP_M, .cuts = { 0, 3, 3, 90, 91 }, .n = 136, .k = 256 },
-        { .grouping = MOI_GROUP_M, .cuts = { 0, 3, 3, 90, 91 }, .n = 136, .k = 256, .pad = 64, .gather = 40, .overlap = true, .adds = true },
-        { .grouping = MOI_GROUP_M, .layout = MOI_LAYOUT_TILED, .cuts = { 0, 200, 500, 500, 720 }, .n = 264, .k = 384, .sm_limit = 4 },
-        { .grouping = MOI_GROUP_M, .layout = MOI_LAYOUT_COL, .cuts = { 0, 0, 70, 75, 75 }, .n = 80, .k = 96, .overlap = true },
+        { .grouping = MOI_GROUP_M, .cuts = { 0, 3, 3, 90, 91 }, .n = 136, .k = 256, .as_they_lie = true },
+        { .grouping = MOI_GROUP_M, .cuts = { 0, 3, 3, 90, 91 }, .as_they_lie = true, .n = 136, .k = 256, .pad = 64, .gather = 40, .overlap = true,
+          .adds = true },
+        { .grouping = MOI_GROUP_M, .layout = MOI_LAYOUT_TILED, .cuts = { 0, 400, 1000, 1000, 1440 }, .n = 264, .k = 384, .sm_limit = 4 },
+        { .grouping = MOI_GROUP_M, .layout = MOI_LAYOUT_COL, .cuts = { 0, 0, 70, 75, 75 }, .as_they_lie = true, .n = 80, .k = 96, .overlap = true },
         { .grouping = MOI_GROUP_M, .cuts = { 0, 100, 1700, 1701, 3200 }, .n = 24, .k = 160, .gather = 300 },
-        { .grouping = MOI_GROUP_MASKED, .cuts = { 5, 0, 64, 20 }, .m = 64, .n = 200, .k = 128, .pad = 32 },
-        { .grouping = MOIT_DENSE, .layout = MOI_LAYOUT_TILED, .m = 33, .n = 300, .k = 512, .overlap = true },
+        { .grouping = MOI_GROUP_MASKED, .cuts = { 5, 0, 64, 20 }, .m = 64, .as_they_lie = true, .n = 200, .k = 128, .pad = 32 },
+        { .grouping = MOIT_DENSE, .layout = MOI_LAYOUT_TILED, .as_they_lie = true, .m = 33, .n = 300, .k = 512, .sm_limit = 8, .overlap = true },
         { .grouping = MOIT_DENSE, .m = 400, .n = 72, .k = 224, .pad = 32, .adds = true },
     };
     int parts, part = moit_part(&parts);
@@ -69,10 +72,10 @@ static void test_same_bits(void **state)
         else if (j.grouping == MOI_GROUP_MASKED) memcpy(j.counts, cases[i].cuts, 4 * sizeof *j.counts);
         if (cases[i].gather) moit_job_gather(&j, &rng, cases[i].gather);
         moit_job_operands(&j, &rng);
-        void *first = result(&j, rng);
+        void *first = result(&j, rng, cases[i].as_they_lie ? "ELEM_B=8" : NULL);
         moit_matrix narrow = j.b;
         j.b = in_e4m3(&narrow);
-        void *second = result(&j, rng);
+        void *second = result(&j, rng, cases[i].as_they_lie ? "ELEM_B=4" : NULL);
         assert_memory_equal(first, second, (size_t)(j.lines * moit_job_line(&j)));
         moit_free(first), moit_free(second);
         moit_matrix_free(&narrow), moit_matrix_free(&j.a), moit_matrix_free(&j.b);

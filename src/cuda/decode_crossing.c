@@ -5,14 +5,17 @@
 #include "tensor_product.h"
 
 /* Measured (docs/notes/warp-decode.md): grouped products are never slower than a second launch.  Before it the rows for 1x32 scales, squares of 128 and BF16
- * are faster, or 2 % slower and more exact, but of huge experts, whose tokens soon are several jobs.  The others they overtake where experts are large, as
- * soon as nearly all are chosen, and where they are small, when several rows share each.  The row for all weights, which does 1x32 scales of reductions that
- * are not multiples of 128, they overtake as soon as nearly all experts are chosen; but of more experts than halves_sm90 takes weights have to be copied
- * first. */
+ * are faster, or 2 % slower and more exact, but of huge experts, whose tokens soon are several jobs; of MXFP4, which the decode rows read at half the
+ * bytes, even with a second launch of a few tokens.  The others they overtake where experts are large, as soon as nearly all are chosen, and where they are
+ * small, when several rows share each.  The row for all weights, which does 1x32 scales of reductions that are not multiples of 128, they overtake as soon
+ * as nearly all experts are chosen, or of MXFP4 (by its times at other shapes) when five rows share each; but of more experts than halves_sm90 takes weights
+ * have to be copied first. */
 int64_t moii_decode_crossing(const moi_moe_decode_desc *d, int64_t most)
 {
-    enum { LARGE = 12 << 20, HUGE = 64 << 20, SOME = 16, ROWS = 6, HUGE_ROWS = 5 }; /* weights of an expert; tokens; rows of an expert */
-    int64_t all = moii_ceil_div(d->experts, d->top_k), early = moii_max(all, SOME), shared = ROWS * all, late = most + 1;
+    enum { LARGE = 12 << 20, HUGE = 64 << 20, SOME = 16, ROWS = 6, HUGE_ROWS = 5, FEW = 6 }; /* weights of an expert; tokens; rows of an expert; tokens */
+    const bool fours = d->weights.elem == MOI_E2M1;
+    int64_t all = moii_ceil_div(d->experts, d->top_k), early = moii_max(fours ? HUGE_ROWS * all : all, SOME), shared = ROWS * all;
+    int64_t late = most + 1 + (fours ? FEW : 0);
     bool large = 3 * d->hidden * d->width >= LARGE, mx = d->weights.recipe == MOI_RECIPE_MX32;
     bool squares = d->weights.recipe == MOI_RECIPE_BLK128 && d->weights.block == MOI_BLOCK_SQUARE, bf16 = d->weights.elem == MOI_BF16;
     bool lines = (squares || bf16) && d->hidden % 128 == 0 && d->width % 128 == 0;

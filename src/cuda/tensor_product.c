@@ -10,7 +10,8 @@
 #include "format.h"
 #include "tile8.h"
 
-_Static_assert(PRODUCT_BF16 == MOI_BF16 && PRODUCT_E4M3 == MOI_E4M3 && PRODUCT_E5M2 == MOI_E5M2, "product_sm90_args.h and moiety.h number alike");
+_Static_assert(PRODUCT_BF16 == MOI_BF16 && PRODUCT_E4M3 == MOI_E4M3 && PRODUCT_E5M2 == MOI_E5M2 && PRODUCT_E2M1 == MOI_E2M1,
+               "product_sm90_args.h and moiety.h number alike");
 
 /* A product of so many rows (of each group) reads every weight so often that copies in BF16, and the tensor cores' own sums, cost less
  * than a scale for every 32 products. */
@@ -52,15 +53,17 @@ static void set_scaling(moii_tensor_product *p)
     }
 }
 
+#define IN_LAYOUTS(e) { [MOI_LAYOUT_ROW] = { .recipe = MOI_RECIPE_MX32, .elem = (e), .layout = MOI_LAYOUT_ROW }, \
+                        [MOI_LAYOUT_COL] = { .recipe = MOI_RECIPE_MX32, .elem = (e), .layout = MOI_LAYOUT_COL }, \
+                        [MOI_LAYOUT_TILED] = { .recipe = MOI_RECIPE_MX32, .elem = (e), .layout = MOI_LAYOUT_TILED } }
+static const moi_format fours[] = IN_LAYOUTS(MOI_E2M1), eights[] = IN_LAYOUTS(MOI_E4M3);
+
 /* Weights in E2M1 beside BF16, rows as they lie, are those of E4M3 once their codes are unpacked. */
 static void unpack_weights(moii_tensor_product *p)
 {
-    static const moi_format as[] = { [MOI_LAYOUT_ROW] = { .recipe = MOI_RECIPE_MX32, .elem = MOI_E4M3, .layout = MOI_LAYOUT_ROW },
-                                     [MOI_LAYOUT_COL] = { .recipe = MOI_RECIPE_MX32, .elem = MOI_E4M3, .layout = MOI_LAYOUT_COL },
-                                     [MOI_LAYOUT_TILED] = { .recipe = MOI_RECIPE_MX32, .elem = MOI_E4M3, .layout = MOI_LAYOUT_TILED } };
     if (p->a->elem != MOI_BF16 || p->b->elem != MOI_E2M1 || p->b->recipe != MOI_RECIPE_MX32 || p->b_turned || p->k % 32) return;
     p->unpacked = true;
-    p->b = &as[p->b->layout];
+    p->b = &eights[p->b->layout];
 }
 
 bool moii_tensor_fits(moii_tensor_product *p, moi_dtype out, const char **why)
@@ -156,6 +159,7 @@ void moii_tensor_settle(moii_tensor_product *p, int sms)
     p->sms = moii_tensor_sms(p, sms);
     p->mixed = moii_mixed_pays(p);
     p->halves = p->mixed && moii_mixed_halves(p);
+    if (p->halves && p->unpacked) p->unpacked = false, p->b = &fours[p->b->layout];
     if (p->mixed) p->widened = false, p->a = &plain_bf16;
     if (p->widened) {
         bool itself = p->grouping == PRODUCT_DENSE && p->m >= WIDENS_FROM && p->k > 0 && p->n > 0 && !moii_tensor_weights_alone(p);
@@ -190,6 +194,7 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
     s->product = *product;
     s->a = *product->a, s->b = *product->b;
     moii_tensor_settle(&s->product, moii_gpu_of(plan->ctx)->sms);
+    if (s->product.halves) s->b = *s->product.b;
     MOII_TRY(moii_tensor_plan_copies(plan, s));
     s->tile = moii_tensor_choose(&s->product);
     s->product.dealt = moii_tensor_dealt(&s->product, &s->tile);
@@ -217,7 +222,7 @@ static moi_status encode_map(const moi_plan *plan, product_map *map, int size, c
     for (int i = 0; i < rank - 1; i++) bytes[i] = pitch * strides[i];
     moii_cu_tensor_map out;
     moii_cuenum result = driver->cuTensorMapEncodeTiled(&out, type, (uint32_t)rank, (void *)(uintptr_t)data, sizes, bytes, box, steps, 0,
-                                                        MOII_CU_MAP_SWIZZLE_128, fetched, 0);
+                                                        (int)box[0] * size == 64 ? MOII_CU_MAP_SWIZZLE_64 : MOII_CU_MAP_SWIZZLE_128, fetched, 0);
     if (result) return moii_driver_check(driver, result, "cuTensorMapEncodeTiled");
     for (int i = 0; i < 16; i++) map->opaque[i] = out.opaque[i];
     return MOI_OK;
@@ -234,12 +239,12 @@ moi_status moii_tensor_check_pitch(const moi_plan *plan, const char *where, cons
 static moi_status make_map(const moi_plan *plan, const char *where, const char *name, product_map *map, const moi_format *f, const void *data,
                            const int64_t extent[3], int64_t ld, int box_across, int box_lines, bool woven)
 {
-    int size = size_of(f);
-    uint64_t pitch = (uint64_t)(ld ? ld : extent[0]) * (uint64_t)size;
+    int size = size_of(f), fit = f->elem == MOI_E2M1 ? 2 : 1; /* elements in one of these */
+    uint64_t pitch = (uint64_t)(ld ? ld : extent[0]) * (uint64_t)size / (uint64_t)fit;
     MOII_TRY(moii_tensor_check_pitch(plan, where, name, (int64_t)pitch));
     if (pitch == 0) pitch = 16; /* nothing will be read */
-    uint64_t length = (uint64_t)moii_max(extent[0], 1), lines = (uint64_t)moii_max(extent[1], 1), groups = (uint64_t)moii_max(extent[2], 1);
-    uint32_t across = (uint32_t)box_across, high = (uint32_t)box_lines;
+    uint64_t length = (uint64_t)moii_max(extent[0] / fit, 1), lines = (uint64_t)moii_max(extent[1], 1), groups = (uint64_t)moii_max(extent[2], 1);
+    uint32_t across = (uint32_t)(box_across / fit), high = (uint32_t)box_lines;
     if (woven)
         return encode_map(plan, map, size, data, 5, (uint64_t[]){ length, 2, 4, 2, lines / 16 }, pitch, (uint64_t[]){ 1, 4, 2, 16 },
                           (uint32_t[]){ across, 2, 4, 2, high / 16 });

@@ -17,7 +17,7 @@ typedef struct moii_tensor_product {
     int grouping, scaling;          /* PRODUCT_..., SCALING_... */
     const moi_format *a, *b;
     bool a_turned, b_turned, scale_e8m0, scales_bulk, scale_quads, widened, mixed, halves, out_f32, accumulate;
-    bool unpacked;                  /* B's codes are E2M1, and become E4M3 first, which b says they are */
+    bool unpacked;                  /* B's codes are E2M1, and become E4M3 first, which b says they are; halves take them as they lie */
     moi_mx_scales mx;
     int64_t groups, m, n, k;        /* the largest: m rows of all groups for PRODUCT_ROWS, of each for PRODUCT_MASKED, k of all for PRODUCT_DEPTH */
     int64_t expected;               /* of the ragged dimension, all groups together; 0: the largest */
@@ -35,6 +35,9 @@ typedef struct moii_tensor_product {
 
 /* B is scaled, A is BF16. */
 static inline bool moii_tensor_weights_alone(const moii_tensor_product *p) { return p->a->elem == MOI_BF16 && p->b->elem != MOI_BF16; }
+
+/* Bytes of a row of B in a stage of 128 values or, of plain operands, 64. */
+static inline int moii_tensor_row_bytes(const moii_tensor_product *p) { return p->b->elem == MOI_E2M1 ? PRODUCT_STEP_BYTES / 2 : PRODUCT_STEP_BYTES; }
 
 /* Each group has its own B. */
 static inline bool moii_tensor_experts(const moii_tensor_product *p) { return p->grouping == PRODUCT_ROWS || p->grouping == PRODUCT_MASKED; }
@@ -205,6 +208,7 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
 #define MOII_TENSOR_ACT { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_COL, 0 }
 #define MOII_TENSOR_WEIGHT { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
 #define MOII_TENSOR_MXFP8 { MOI_RECIPE_MX32, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
+#define MOII_TENSOR_MXFP4 { MOI_RECIPE_MX32, MOI_E2M1, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
 #define MOII_TENSOR_BF16 { MOI_RECIPE_BF16, MOI_BF16, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 }
 
 /* The defines of a product on the devices we know best, for what is compiled ahead of time. */

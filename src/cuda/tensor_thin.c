@@ -6,7 +6,7 @@
 #include "format.h"
 #include "tensor_product.h"
 
-static const moi_format mxfp8 = MOII_TENSOR_MXFP8, bf16 = MOII_TENSOR_BF16;
+static const moi_format mxfp8 = MOII_TENSOR_MXFP8, mxfp4 = MOII_TENSOR_MXFP4, bf16 = MOII_TENSOR_BF16;
 
 /* Compiled ahead: few rows of each of 8 groups, or of one matrix; more. */
 static const struct { int grouping; moi_dtype out; int64_t few, more, n, k; bool placed; } ahead[] = {
@@ -27,14 +27,16 @@ static void variant(int i, char defines[MOII_DEFINES]) { variant_of(i, ahead[i].
 static void mixed_variant(int i, char defines[MOII_DEFINES]) { variant_of(i % AHEAD, ahead[i % AHEAD].more / (i < AHEAD ? 1 : 2), defines); }
 
 /* Weights alone: of 8 groups, with SwiGLU behind the first product of a layer. */
-static const struct { int grouping; moi_dtype out; int64_t rows, n, k; bool swiglu; } halves_ahead[] = {
-    { PRODUCT_ROWS, MOI_BF16, 256, 4096, 7168, true }, { PRODUCT_ROWS, MOI_BF16, 256, 7168, 2048, false }, { PRODUCT_MASKED, MOI_BF16, 32, 4096, 7168, false },
-    { PRODUCT_DENSE, MOI_BF16, 32, 24576, 1536, false },
+static const struct { int grouping; moi_dtype out; int64_t rows, n, k; bool swiglu, fours; } halves_ahead[] = {
+    { PRODUCT_ROWS, MOI_BF16, 256, 4096, 7168, true, false }, { PRODUCT_ROWS, MOI_BF16, 256, 7168, 2048, false, false },
+    { PRODUCT_MASKED, MOI_BF16, 32, 4096, 7168, false, false }, { PRODUCT_DENSE, MOI_BF16, 32, 24576, 1536, false, false },
+    { PRODUCT_ROWS, MOI_BF16, 256, 4096, 7168, true, true },  { PRODUCT_ROWS, MOI_BF16, 256, 7168, 2048, false, true },
 };
 static void halves_variant(int i, char defines[MOII_DEFINES])
 {
-    moii_tensor_product p = { .grouping = halves_ahead[i].grouping, .a = &bf16, .b = &mxfp8, .groups = halves_ahead[i].grouping == PRODUCT_DENSE ? 1 : 8,
-                              .m = halves_ahead[i].rows, .n = halves_ahead[i].n, .k = halves_ahead[i].k, .swiglu = halves_ahead[i].swiglu, .act = &bf16 };
+    moii_tensor_product p = { .grouping = halves_ahead[i].grouping, .a = &bf16, .b = halves_ahead[i].fours ? &mxfp4 : &mxfp8,
+                              .groups = halves_ahead[i].grouping == PRODUCT_DENSE ? 1 : 8, .m = halves_ahead[i].rows, .n = halves_ahead[i].n,
+                              .k = halves_ahead[i].k, .swiglu = halves_ahead[i].swiglu, .act = &bf16 };
     moii_tensor_variant(&p, halves_ahead[i].out, defines);
 }
 
@@ -65,11 +67,11 @@ bool moii_thin_fits(const moii_tensor_product *p)
 static bool mixed_takes(const moii_tensor_product *p) { return p->b->elem == MOI_E4M3 && moii_thin_takes(p->b, p->k, p->groups); }
 
 /* Where weights alone are scaled, few rows take halves_sm90: sums of 32 products times a scale are fewer than codes.  So do more where mixed_sm90 could not,
- * until a copy of the weights takes less than to make FP16 of them for each 64 rows anew. */
+ * until a copy of the weights takes less than to make FP16 of them for each 64 rows anew; E2M1 has to be unpacked for all other ways. */
 enum { NARROW = 64, OFTEN = 256 }; /* rows of a group */
 bool moii_mixed_halves(const moii_tensor_product *p)
 {
-    return moii_tensor_weights_alone(p) && p->k % 32 == 0 && moii_tensor_group_rows(p) <= (mixed_takes(p) ? NARROW : OFTEN);
+    return moii_tensor_weights_alone(p) && p->k % 32 == 0 && moii_tensor_group_rows(p) <= (mixed_takes(p) && !p->unpacked ? NARROW : OFTEN);
 }
 
 moii_tensor_tile moii_mixed_tile(const moii_tensor_product *p)

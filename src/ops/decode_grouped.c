@@ -8,7 +8,7 @@
 
 enum { ROUTE, PERMUTE, TAKE_X, COMBINE, PARTS };
 enum { UP, DOWN, PRODUCTS };
-enum { SIZES = 3 };
+enum { SIZES = 4 };
 typedef enum take { AS_IT_IS, QUANTIZED, WIDENED } take; /* how x becomes the first product's operand */
 
 typedef struct state {
@@ -89,14 +89,14 @@ static moi_status plan_products(const moi_plan *plan, const state *s, int64_t to
     return moi_ggemm_plan_create(&out[DOWN], plan->ctx, &g);
 }
 
-/* How products are cut, and whether weights of mx32 become BF16 first, follows from how many rows there can be: what suits thousands of tokens takes longer
- * for a hundred than the decode rows.  So there are products for a few rows of each expert in the mean, for fewer than copies of weights are worth it for,
- * and for all: as the products of Hopper change their ways. */
+/* How products are cut, and whether weights of mx32 become BF16 first, or E2M1 E4M3, follows from how many rows there can be: what suits thousands of tokens
+ * takes longer for a hundred than the decode rows.  So there are products for a few rows of each expert in the mean, for fewer than copies of weights are
+ * worth it for, and for all: as the products of Hopper change their ways. */
 static moi_status plan_sizes(const moi_plan *plan, state *s)
 {
-    static const int64_t ends[][SIZES] = { { 64, 511, INT64_MAX }, { 64, 1023, INT64_MAX } };
+    static const int64_t ends[][SIZES] = { { 64, 511, INT64_MAX }, { 64, 1023, INT64_MAX }, { 64, 256, 1023, INT64_MAX } };
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    const int64_t *rows = ends[d->weights.recipe == MOI_RECIPE_MX32];
+    const int64_t *rows = ends[d->weights.recipe != MOI_RECIPE_MX32 ? 0 : d->weights.elem == MOI_E2M1 ? 2 : 1];
     for (int i = 0; i < SIZES; i++) {
         int64_t slots = moii_mul(rows[i], d->experts), tokens = slots < 0 ? d->max_tokens : moii_min(slots / d->top_k, d->max_tokens);
         if (tokens < d->grouped_from) continue; /* the decode row's */

@@ -14,5 +14,12 @@ MOII_FN uint4 eight_f16(unsigned int w)
     const unsigned int even = high_bytes(w << 4, w << 1), odd = high_bytes(w, w >> 3);
     return make_uint4(__byte_perm(even, 0, 0x2404), __byte_perm(odd, 0, 0x2404), even & 0xFF00FF00u, odd & 0xFF00FF00u);
 }
+/* The same, codes 2i and 2i + 1 in word i. */
+MOII_FN uint4 eight_in_turn(unsigned int w)
+{
+    const unsigned int even = high_bytes(w << 4, w << 1), odd = high_bytes(w, w >> 3);
+    const unsigned int low = __byte_perm(even, odd, 0x5140), high = __byte_perm(even, odd, 0x7362);
+    return make_uint4(__byte_perm(low, 0, 0x1404), __byte_perm(low, 0, 0x3424), __byte_perm(high, 0, 0x1404), __byte_perm(high, 0, 0x3424));
+}
 
 #endif

@@ -2,11 +2,12 @@
  * halves_multiply.cuh: the multiplying warpgroups of halves_sm90: codes of B to FP16, products of a block of 32, a tile's sums.
  *
  * A lane (g = lane / 4, c = lane % 4) has rows g and g + 8 of B of its warp's 16, and of each its codes 8 c to 8 c + 7 of a block: four for either piece of 16
- * values that are multiplied at once, as A's copy is laid (half_rows_sm90.cu). */
+ * values that are multiplied at once, as A's copy is laid (half_rows_sm90.cu).  Of E2M1 these eight are a word. */
 #ifndef MOII_HALVES_MULTIPLY_CUH
 #define MOII_HALVES_MULTIPLY_CUH
 
 #define FOUR_E5M2 (ELEM_B == PRODUCT_E5M2)
+#include "eight_f16.cuh"
 #include "four_f16.cuh"
 
 enum { BLOCKS = 4, ALL = WAVES * BLOCKS }; /* of a row of a stage; products of a stage */
@@ -29,12 +30,35 @@ typedef struct on_way {
     float product[2][BN / 2];
 } on_way;
 
+/* Where a lane's codes of its first row's first block are, of a stage's; those of block i: ^ i BLOCK_BYTES. */
+enum { BLOCK_BYTES = ROW_BYTES / BLOCKS };
+MOII_FN unsigned int lane_codes(int row, int lane)
+{
+    const int c = lane % 4;
+    if (ELEM_B == PRODUCT_E2M1) return (unsigned int)(row * ROW_BYTES + lane / 8 * 16 + c * 4);
+    return (unsigned int)(row * ROW_BYTES + ((c / 2) ^ (lane / 4)) * 16 + c % 2 * 8);
+}
+
 /* Codes of block i of a stage: of each wave four. */
 MOII_FN void read_codes(const places &at, unsigned int stage, int i, on_way &w)
 {
-    const unsigned int codes = (at.codes ^ i % BLOCKS * 32) + stage * STAGE_BYTES + i / BLOCKS * (64 * STEP);
+    const unsigned int codes = (at.codes ^ i % BLOCKS * BLOCK_BYTES) + stage * STAGE_BYTES + i / BLOCKS * (64 * ROW_BYTES);
 #pragma unroll
-    for (int h = 0; h < 2; h++) w.codes[h] = shared_read_two(codes + h * 1024);
+    for (int h = 0; h < 2; h++) {
+        if (ELEM_B == PRODUCT_E2M1) w.codes[h].x = shared_read_word(codes + h * (8 * ROW_BYTES));
+        else w.codes[h] = shared_read_two(codes + h * (8 * ROW_BYTES));
+    }
+}
+
+/* A lane's eight codes as pairs of FP16; of E2M1 times 2^-14. */
+MOII_FN uint4 pairs_of(uint2 codes)
+{
+#if ELEM_B == PRODUCT_E2M1
+    return eight_in_turn(codes.x);
+#else
+    const uint2 first = four_f16(codes.x), second = four_f16(codes.y);
+    return make_uint4(first.x, first.y, second.x, second.y);
+#endif
 }
 
 MOII_FN void read_scales(const places &at, unsigned int stage, on_way &w)
@@ -48,9 +72,9 @@ MOII_FN void convert_codes(int i, on_way &w)
 {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const uint2 first = four_f16(w.codes[h].x), second = four_f16(w.codes[h].y);
-        w.value[i % 2][0][h] = first.x, w.value[i % 2][0][h + 2] = first.y;
-        w.value[i % 2][1][h] = second.x, w.value[i % 2][1][h + 2] = second.y;
+        const uint4 pairs = pairs_of(w.codes[h]);
+        w.value[i % 2][0][h] = pairs.x, w.value[i % 2][0][h + 2] = pairs.y;
+        w.value[i % 2][1][h] = pairs.z, w.value[i % 2][1][h + 2] = pairs.w;
     }
 }
 
@@ -133,9 +157,9 @@ MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int 
 
 MOII_FN void multiply_units(const product_args &a, const group_list &groups, unsigned int base, int wg)
 {
-    const int lane = (int)threadIdx.x % 32, c = lane % 4, first = wg * (64 * WAVES) + (int)threadIdx.x / 32 % 4 * 16, row = first + lane / 4;
+    const int lane = (int)threadIdx.x % 32, first = wg * (64 * WAVES) + (int)threadIdx.x / 32 % 4 * 16, row = first + lane / 4;
     const int all = __shfl_sync(~0u, units_in_all(groups), 0);
-    const places at = { wgmma_at(base + B_BYTES), base + row * STEP + ((c / 2) ^ (lane / 4)) * 16 + c % 2 * 8, base + SCALES_AT + row * SCALES_EACH };
+    const places at = { wgmma_at(base + B_BYTES), base + lane_codes(row, lane), base + SCALES_AT + row * SCALES_EACH };
     ring r = { 0, 0 };
     int n = 0;
 #pragma unroll 1

@@ -57,7 +57,8 @@ MOII_FN void load_scales(const product_args &a, const group_list &groups, unsign
 #pragma unroll 1
     for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x, n++) {
         const unit u = find_unit(a, groups, i);
-        const float factor = mine < u.rows ? __ldg(a.row_factor + u.d_row + mine) : 0.0f;
+        const float smaller = ELEM_B == PRODUCT_E2M1 ? 16384.0f : 1.0f; /* codes are */
+        const float factor = mine < u.rows ? __ldg(a.row_factor + u.d_row + mine) * smaller : 0.0f;
         const unsigned char *from[EACH];
         codes_sent v[AHEAD][EACH];
 #pragma unroll

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * halves_sm90: products on Hopper of few rows of A in FP16, each times a power of two, and B in E4M3 or E5M2 with a scale for each 32 values:
+ * halves_sm90: products on Hopper of few rows of A in FP16, each times a power of two, and B in E4M3, E5M2 or E2M1 with a scale for each 32 values:
  * D_g (+)= A_g B_g^T, A's rows cut by offsets or counts, or one matrix.
  *
- * B, the weights, are the tensor cores' rows and a group's rows of A their columns.  Codes become FP16 in registers, which is one instruction for two and
- * exact, and sums of 32 products are added times B's scale: of few columns that is less than to multiply codes by it (mixed_sm90).
+ * B, the weights, are the tensor cores' rows and a group's rows of A their columns.  Codes become FP16 in registers, which is exact and one instruction for
+ * two (E2M1: 13 for eight), and sums of 32 products are added times B's scale: of few columns that is less than to multiply codes by it (mixed_sm90).
  *
  *   defines   GROUPS PRODUCT_DENSE, PRODUCT_ROWS, PRODUCT_MASKED;  ELEM_B;  OUT_F32, ADD, SCATTER, WEIGHTED as in product_sm90.cuh
  *             SWIGLU, STAGES as in mixed_sm90.cu;  BN, WGS, WAVES  64, 2 and 2: a tile has 64 rows of A, and of B two times 64 for each warpgroup
@@ -24,6 +24,7 @@
 #define WGMMA_TYPE "f32.f16.f16"
 #define PART_ROWS HALVES_ROWS
 #define SCALES_EACH 8
+#define ROW_BYTES (ELEM_B == PRODUCT_E2M1 ? 64 : 128)
 #define FACTORS_BYTES ((STAGES + 1) * BN * 4) /* of a unit, and of as many as can have been begun behind it */
 #define STAGE_ARRIVALS (1 + 2) /* of scales each warp's */
 #define LOADING_REGISTERS 72

@@ -26,6 +26,7 @@
 
 #define WGMMA_TYPE "f32.bf16.bf16"
 #define PART_ROWS THIN_ROWS
+#define ROW_BYTES 128
 #define SCALES_EACH 4
 #define FACTORS_BYTES 0
 #define STAGE_ARRIVALS (1 + 64) /* of scales each lane's */

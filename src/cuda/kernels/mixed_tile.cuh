@@ -2,6 +2,7 @@
  * mixed_tile.cuh: what mixed_sm90 and halves_sm90 have in common: a tile in shared memory, warps that load it.
  *
  *   defines   what mixed_sm90.cu lists;  WGMMA_TYPE  of the products;  PART_ROWS  of A that come at a time;  SCALES_EACH  bytes of a row of B in a stage
+ *             ROW_BYTES   of a row of B in a stage
  *             FACTORS_BYTES   for what there is of rows of A
  *             STAGE_ARRIVALS  at full_barrier, one of them the tiles' copies'
  *             LOADING_REGISTERS, MULTIPLYING_REGISTERS   of a thread: 128 times the one and 256 times the other are no more than there are */
@@ -17,7 +18,7 @@
 #include "wgmma_kept.cuh"
 
 #define STEP 128 /* values of the reduction in a stage */
-#define B_BYTES (BM * STEP)
+#define B_BYTES (BM * ROW_BYTES)
 #define HALF_BYTES (BN * PRODUCT_STEP_BYTES) /* of A: 64 values of each row */
 #define A_BOXES 2
 #define STAGE_BYTES (B_BYTES + A_BOXES * HALF_BYTES)

@@ -29,6 +29,7 @@
 #define PRODUCT_BF16 3
 #define PRODUCT_E4M3 4
 #define PRODUCT_E5M2 5
+#define PRODUCT_E2M1 8
 
 #define WIDEN_ROWS 4           /* WIDENS: of a ticket */
 #define WIDEN_CHUNK 128        /* whose tickets are counted together */

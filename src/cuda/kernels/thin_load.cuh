@@ -2,6 +2,7 @@
  * thin_load.cuh: the loading warps of thin_sm90, mixed_sm90 and halves_sm90: tiles, and scales of weights, which are the tensor cores' rows.
  *
  *   defines   PART_ROWS of A that come at a time
+ *             ROW_BYTES of a row of B in a stage
  *             A_BOXES   boxes of PRODUCT_STEP_BYTES across, that hold a row's part of A in a stage
  *             SWIGLU    a tile has as many rows of up as of gate */
 #ifndef MOII_THIN_LOAD_CUH
@@ -31,7 +32,7 @@ MOII_FN void load_tiles(const product_args &a, const group_list &groups, unsigne
             if (elected()) {
                 barrier_expect(full, B_BYTES + A_BOXES * parts * PART_BYTES);
 #pragma unroll
-                for (int j = 0; j < BM; j += LINES_BOX) box_load(to + j * PRODUCT_STEP_BYTES, &a.b_map, full, k, line_of(a, u, j), u.group);
+                for (int j = 0; j < BM; j += LINES_BOX) box_load(to + j * ROW_BYTES, &a.b_map, full, k * ROW_BYTES / STEP, line_of(a, u, j), u.group);
 #pragma unroll
                 for (int j = 0; j < BN / PART_ROWS; j++)
                     if (j < parts)

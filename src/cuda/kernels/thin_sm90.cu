@@ -34,7 +34,8 @@
 
 #define STEP 128 /* values of the reduction in a stage */
 #define BLOCKS 4 /* of them, that have a scale */
-#define B_BYTES (BM * PRODUCT_STEP_BYTES)
+#define ROW_BYTES PRODUCT_STEP_BYTES
+#define B_BYTES (BM * ROW_BYTES)
 #define A_BOXES 1
 #define SWIGLU 0
 #define PART_ROWS THIN_ROWS
