@@ -176,7 +176,7 @@ static moi_status bring_into_order(const moi_plan *plan, const moii_tensor_run *
     }
     int64_t warps = r->m * moii_ceil_div(x.pieces, GATHER_PIECES) + moii_ceil_div(r->m, GATHER_ROWS);
     moii_gpu_launch launch = { .grid = { moii_max(1, moii_min(moii_ceil_div(warps, WARPS), copying_blocks(s, GATHER_BLOCKS))) },
-                               .threads = GATHER_THREADS, .overlap = p->overlap && !p->unpacked };
+                               .threads = GATHER_THREADS, .overlap = p->overlap };
     return moii_gpu_run(plan, &s->copy[0], &launch, &x, stream);
 }
 
@@ -190,11 +190,11 @@ static moi_status halve(const moi_plan *plan, const moii_tensor_run *r, const mo
     if (p->grouping == PRODUCT_MASKED) x.counts = (const long long *)(const void *)r->offsets, x.group_rows = (int)r->m;
     if (x.rows == 0) return MOI_OK;
     moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.rows, ROWS), copying_blocks(s, BLOCKS)) }, .threads = HALF_ROWS_THREADS,
-                               .overlap = p->overlap && !p->unpacked };
+                               .overlap = p->overlap };
     return moii_gpu_run(plan, &s->copy[0], &launch, &x, stream);
 }
 
-/* Whoever comes behind it waits for all of it before it starts: products send for B before they wait for who makes A. */
+/* It lets nobody start before it has ended. */
 static moi_status unpack(const moi_plan *plan, const moii_tensor_run *r, unsigned char *to, moi_stream stream)
 {
     const moii_tensor_plan *s = plan->state;
