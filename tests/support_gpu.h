@@ -16,7 +16,9 @@
 
 /* The context of the cuda back end; NULL where there is no device.  With MOIT_GPU=1 in the environment that fails the test. */
 moi_ctx *moit_gpu(void);
-/* As moit_row, with the cuda rows behind those of the CPU where there is a device. */
+/* The same, if it is of capability 9.0, which rows named _sm90 want. */
+moi_ctx *moit_hopper(void);
+/* As moit_row, with the cuda rows behind those of the CPU where there is a device: those of its capability. */
 const char *moit_any_row(const char *op, int i);
 
 enum { MOIT_MEM = 24 };

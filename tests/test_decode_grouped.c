@@ -183,7 +183,7 @@ static void test_sweep(void **state)
         problem_free(&p);
     }
     assert_true(parts > 1 || taken > 0); /* a part may be all others' */
-    assert_true(parts > 1 || !moit_gpu() || on_gpu > 0);
+    assert_true(parts > 1 || !moit_hopper() || on_gpu > 0);
 }
 
 /* The bits of the row below grouped_from, those of grouped products from there on, whatever the plan's largest run. */
@@ -325,7 +325,7 @@ static void test_choice(void **state)
 {
     (void)state;
     check_choice(moit_ctx(0), false);
-    if (moit_gpu()) check_choice(moit_gpu(), true);
+    if (moit_hopper()) check_choice(moit_hopper(), true);
     assert_int_equal(moi_moe_decode_grouped_from(NULL), 0);
 }
 

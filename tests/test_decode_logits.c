@@ -226,7 +226,7 @@ static void test_many_tokens(void **state)
     (void)state;
     enum { MANY_CASES = 84 };
     static const int64_t tokens[] = { 9, 12, 16, 17, 31, 33, 63, 64, 65, 97, 128, 130 }, experts[] = { 1, 2, 7, 33, 60, 64, 127, 128, 129, 200, 512, 256, 257 };
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     for (int i = 0; i < MANY_CASES; i++) {
         if (!picked(118 + i)) continue; /* some are in the selections that run without a GPU, and with the search for races */
         moit_rng rng = moit_seed("decode logits many", (uint64_t)i);

@@ -180,7 +180,7 @@ static void test_bits(void **state)
             if (j.index) moit_free(j.index);
             moi_plan_free(j.plan);
         }
-    assert_true(parts > 1 || !moit_gpu() || (stored[1] > 0 && stored[2] > 0));
+    assert_true(parts > 1 || !moit_hopper() || (stored[1] > 0 && stored[2] > 0));
 }
 
 static void test_errors(void **state)

@@ -41,7 +41,7 @@ static void both_orders(moit_job *j, moit_rng *rng, bool broad, bool checked)
 static void test_tickets(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const int64_t cuts[] = { 0, 700, 740, 740, 1260, 1390 };
     int parts, part = moit_part(&parts);
     for (int i = part; i < MOIT_PAIRS; i += parts) {
@@ -59,7 +59,7 @@ static void test_tickets(void **state)
 static void test_broad(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const int64_t cuts[][MOIT_GROUPS + 1] = { { 0, 100, 164, 292, 421, 421, 805, 806, 1190, 1253 }, { 0, 65, 192, 200, 264, 392, 392, 393, 500, 530 } };
     static const struct {
         int pair, cuts;
@@ -157,7 +157,7 @@ static moit_job few_rows(int i, moit_rng *rng, const few_shape *s, moit_rng *was
 static void test_thin(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const int64_t sizes[][MOIT_GROUPS] = { { 0, 1, 2, 8, 15, 16, 17, 31, 0 }, { 32, 33, 0, 63, 64, 65, 3, 128, 129 }, { 0, 0, 0, 0, 300, 0, 0, 0, 1 },
                                                   { 5, 5, 5, 5, 5, 5, 5, 5, 5 }, { 0, 0, 0, 0, 0, 0, 0, 0, 0 } };
     static const int64_t dense[] = { 1, 8, 16, 17, 31, 32, 0, 5 };
@@ -225,7 +225,7 @@ static void check_mixed(const few_shape shapes[FEW_CASES], const char *name)
 static void test_mixed(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const int64_t dense[] = { 384, 385, 400, 448, 449, 511, 512, 513 };
     few_shape shapes[FEW_CASES];
     for (int i = 0; i < FEW_CASES; i++) shapes[i] = (few_shape){ mixed_sizes[i % 5], dense[i % 8], i % 2 ? 50 : 100, 1 + i % 2, false };
@@ -236,7 +236,7 @@ static void test_mixed(void **state)
 static void test_weights_alone(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const int64_t few[][MOIT_GROUPS] = { { 0, 1, 2, 7, 8, 9, 15, 16, 17 }, { 3, 3, 3, 3, 3, 3, 3, 3, 3 } }, dense[] = { 1, 7, 16, 17, 33, 129, 400, 5 };
     few_shape shapes[FEW_CASES];
     for (int i = 0; i < FEW_CASES; i++)
@@ -249,7 +249,7 @@ static void test_weights_alone(void **state)
 static void test_gather(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const struct { int64_t cuts[4], n, k; moi_layout layout; moi_mx_scales mx; bool adds, overlap; } cases[] = {
         { { 0, 70, 70, 131 }, 72, 2096, MOI_LAYOUT_ROW, MOI_MX_FREE, false, false },
         { { 0, 700, 701, 1567 }, 136, 272, MOI_LAYOUT_COL, MOI_MX_FREE, true, false },
@@ -284,7 +284,7 @@ static void test_gather(void **state)
 static void test_cut(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const struct { int grouping; int32_t sm_limit, other; int64_t n; } cases[] = {
         { MOIT_DENSE, 16, 0, 520 }, { MOIT_DENSE, 8, 14, 520 }, { MOI_GROUP_M, 8, 6, 1200 }, { MOI_GROUP_M, 4, 6, 520 },
         { MOIT_DENSE, 8, 14, 512 }, { MOI_GROUP_M, 8, 6, 512 }, /* BF16 too in clusters: no columns are left over for a pair of tiles */
@@ -325,7 +325,7 @@ static void test_cut(void **state)
 static void test_strip(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const struct { bool f32, accumulates, turned, mx; int64_t m, n, k; int sms; } cases[] = {
         { false, false, false, false, 1300, 320, 1104, 2 }, { false, false, false, false, 2150, 809, 272, 2 }, { true, true, false, false, 1300, 521, 1312, 4 },
         { false, false, true, false, 1800, 832, 272, 2 },   { false, false, false, true, 1300, 576, 608, 2 },  { true, false, false, false, 2180, 826, 272, 2 },
@@ -354,7 +354,7 @@ static void test_strip(void **state)
 static void test_boxes(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     enum { PER_ROW = MOI_MX_PER_ROW, PER_128 = MOI_MX_PER_128, DENSE = MOIT_DENSE, M = MOI_GROUP_M, K = MOI_GROUP_K, MASKED = MOI_GROUP_MASKED };
     static const struct { int grouping; moi_format a; int mx; int64_t m, n; const char *define; } cases[] = {
         { K, BLK(COL), 0, 580, 512, "CLUSTER=2" },            { K, BLK(COL), 0, 1100, 368, "WOVEN=1" },
@@ -401,7 +401,7 @@ static void test_boxes(void **state)
 static void test_brief(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const struct { moi_layout layout; int64_t m, n; int64_t cuts[5]; } cases[] = {
         { MOI_LAYOUT_COL, 1240, 512, { 0, 200, 200, 737, 738 } }, { MOI_LAYOUT_ROW, 1153, 508, { 0, 0, 513, 1300, 2100 } },
         { MOI_LAYOUT_TILED, 740, 900, { 0, 270, 271, 271, 600 } },
@@ -441,7 +441,7 @@ static void test_brief(void **state)
 static void test_split(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const struct { int64_t m, n, k; } cases[] = { { 60, 40, 1424 }, { 30, 96, 4112 }, { 128, 64, 2080 }, { 100, 40, 784 }, { 17, 33, 400 } };
     int parts, part = moit_part(&parts), count = 2 * (int)(sizeof cases / sizeof *cases);
     for (int i = part; i < count; i += parts) {
@@ -464,7 +464,7 @@ static void test_split(void **state)
 static void test_few_tiles(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const struct { int64_t m, n, k; const char *tile; } cases[] = {
         { 30, 1160, 800, "BN=96" },  { 64, 1000, 512, "BN=64" }, { 50, 2000, 272, "BN=128" },
         { 100, 777, 2080, "BN=112" }, { 64, 700, 1424, "BN=96" }, { 128, 1000, 800, "BN=128" },
@@ -491,7 +491,7 @@ static void test_few_tiles(void **state)
 static void test_scale_ends(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const struct { moi_layout layout; int64_t k; } cases[] = {
         { MOI_LAYOUT_ROW, 400 }, { MOI_LAYOUT_TILED, 400 }, { MOI_LAYOUT_ROW, 512 }, { MOI_LAYOUT_COL, 352 },
     };
@@ -520,7 +520,7 @@ static void test_scale_ends(void **state)
 static void test_far_rows(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const int16_t powers[] = { 3, -127, -4, -100, 36, 37, -36, -37 };
     int parts, part = moit_part(&parts);
     for (int i = part; i < 4; i += parts) {
@@ -549,7 +549,7 @@ static void test_far_rows(void **state)
 static void test_rows_apart(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const struct { moi_format a, b; int64_t rows, gather, a_ld, b_ld; const char *said; int64_t b_from; } cases[] = {
         { BLK(ROW), SQUARES, 16, 8, 72, 0, "rows of a must be a multiple of 16 bytes apart for ggemm_sm90, got 72", 0 },
         { PLAIN, PLAIN, 16, 8, 65, 0, "rows of a must be a multiple of 16 bytes apart for ggemm_sm90, got 130", 0 },

@@ -100,7 +100,7 @@ static int sweep_length(void) /* compute-sanitizer is slow: MOIT_GUARDS=0 goes w
 
 static void sweep(bool gpu, int grouping, bool poison, int count)
 {
-    if (gpu && !moit_gpu()) skip();
+    if (gpu && !moit_hopper()) skip();
     double worst = 0.0;
     int parts, part = moit_part(&parts);
     for (int i = part; i < count; i += parts) {
@@ -126,7 +126,7 @@ static void test_nan(void **state)
 static void test_limit(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     int parts, part = moit_part(&parts);
     for (int i = part; i < 12; i += parts) {
         moit_rng rng = moit_seed("tensor limit", (uint64_t)i);

@@ -43,7 +43,7 @@ static void *result(moit_job *j, moit_rng rng, const char *define)
 static void test_same_bits(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     static const struct {
         int grouping;
         moi_layout layout;
@@ -87,7 +87,7 @@ static void test_same_bits(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    if (!moit_gpu()) skip();
+    if (!moit_hopper()) skip();
     moi_gemm_desc d = { .size = sizeof d, .row = "gemm_sm90", .a = MOI_FORMAT_BF16, .b = MOI_FORMAT_MXFP4, .out = MOI_BF16, .max_m = 4, .n = 16, .k = 48 };
     moi_plan *plan;
     moit_refused(moi_gemm_plan_create(&plan, moit_gpu(), &d), MOI_ERR_UNSUPPORTED, "E2M1 in rows of whole blocks, beside a in BF16");
