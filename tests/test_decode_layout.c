@@ -139,10 +139,10 @@ static void test_together(void **state)
             plain.weights = MOI_FORMAT_BF16; /* the same, if with two slots of each worker of pass 2, and pass 2 late everywhere */
             assert_int_equal(moii_decode_f16_layout(&plain, tokens, H200, args, launch), i != 1 || tokens <= 2);
             assert_true(args[1].ring == 2 && args[1].slot_lines == 2 && args[0].late_turns == (shape[0] == 4096 ? 2 : 4));
-            plain.weights = MOI_FORMAT_MXFP4; /* pass 2 waits for more than its bytes: at once, but of one token whose experts are not narrow */
+            plain.weights = MOI_FORMAT_MXFP4; /* 256 KB; pass 2 of width 512 waits for more than its bytes: of one token at once */
             const bool fits = moii_decode_f16_layout(&plain, tokens, H200, args, launch);
             assert_true(fits == (i != 1 || tokens <= 4) && args[0].slot_lines == 4);
-            assert_int_equal(args[0].late_turns, tokens > 1 || i == 2 ? 0 : i == 1 ? 8 : 16);
+            assert_int_equal(args[0].late_turns, tokens == 1 && i == 2 ? 0 : i == 1 ? 4 : 8);
         }
 }
 
@@ -266,7 +266,7 @@ static void test_crossing(void **state)
 {
     (void)state;
     const moi_format blk = { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 };
-    const moi_format bf16 = MOI_FORMAT_BF16, f16 = MOI_FORMAT_F16;
+    const moi_format bf16 = MOI_FORMAT_BF16, f16 = MOI_FORMAT_F16, fours = MOI_FORMAT_MXFP4;
     moi_format mx = MOI_FORMAT_MXFP8, cols = mx, vectors = blk;
     cols.layout = MOI_LAYOUT_COL, vectors.block = MOI_BLOCK_VECTOR;
     const struct { const moi_format *weights; int64_t hidden, width, experts, from; } cases[] = {
@@ -275,7 +275,8 @@ static void test_crossing(void **state)
         { &cols, 2048, 768, 128, 16 },   { &mx, 2048, 672, 128, 16 },  { &mx, 2080, 768, 256, 32 },   { &mx, 2048, 768, 1024, 513 },
         { &blk, 2048, 768, 128, 129 },   { &blk, 4096, 1536, 128, 129 }, { &blk, 2048, 736, 128, 96 },
         { &bf16, 2048, 768, 128, 129 },  { &bf16, 4096, 1536, 128, 129 }, { &bf16, 4096, 14336, 8, 16 }, { &bf16, 2048, 736, 128, 96 },
-        { &f16, 2048, 768, 128, 96 },
+        { &f16, 2048, 768, 128, 96 },    { &fours, 2048, 768, 128, 135 }, { &fours, 4096, 1536, 128, 135 }, { &fours, 4096, 14336, 32, 20 },
+        { &fours, 2048, 736, 128, 80 },
         { &vectors, 2048, 768, 128, 96 }, { &vectors, 4096, 1536, 128, 16 }, { &vectors, 2048, 512, 256, 129 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
