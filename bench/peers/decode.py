@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One MoE decode layer with MXFP8 weights on the GPU, beside a plain read of as many bytes, in one process.
+"""One MoE decode layer with MXFP8 and block-FP8 weights on the GPU, beside a plain read of as many bytes, in one process.
 
     MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/decode.py [OUT.csv]
 
 CUDA graphs of several layers, each with weights and routing of its own, so that nothing of a layer is left in L2, and one workspace.  Time: a graph's replay
 between two events, divided by the layers; median of 40 with p10 and p90, in five turns with what it is compared with.  Bytes: the chosen experts' three matrices with their scales, each
 expert once.  The plain read is stream.cu over as many bytes, in graphs of as many reads; the best of its launch shapes counts.
-DECODE_ROW names a row other than the default, DECODE_SHAPES a selection."""
+DECODE_ROW names a row other than the default, DECODE_SHAPES and DECODE_FORMATS a selection."""
 import ctypes
 import os
 import sys
@@ -53,8 +53,9 @@ def fours_weights(experts, rows, cols, generator):
     return draw(0, 256, experts, rows, cols // 2), draw(119, 122, experts, rows * cols // 32)
 
 
-def quantised(experts, rows, cols, generator):
-    return quantised_as([MX], experts, rows, cols, generator)[0]
+def quantised(fmt, experts, rows, cols, generator):
+    codes, scales = quantised_as([fmt], experts, rows, cols, generator)[0]
+    return codes, scales.view(torch.float32).view(experts, rows // 128, cols // 128) if fmt is SQUARES else scales
 
 
 def dequantised(w, e, rows, cols):
@@ -131,18 +132,19 @@ def begin(shapes):
 
 def main():
     start, out, read, names = begin(SHAPES)
-    for name in names:
+    for name, weights in ((n, f) for n in names for f in os.environ.get("DECODE_FORMATS", "mxfp8,block-fp8").split(",")):
         hidden, width, experts, top_k, layers = SHAPES[name]
+        fmt, each = {"mxfp8": (MX, MX_BYTES), "block-fp8": (SQUARES, SQUARES_BYTES)}[weights]
         generator = torch.Generator(device="cuda").manual_seed(1)
-        stack = [(quantised(experts, 2 * width, hidden, generator), quantised(experts, hidden, width, generator)) for _ in range(layers)]
+        stack = [(quantised(fmt, experts, 2 * width, hidden, generator), quantised(fmt, experts, hidden, width, generator)) for _ in range(layers)]
         for batch in BATCHES[name]:
             routes = [route(batch, experts, top_k, generator) for _ in range(layers)]
             xs = [torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16, generator=generator) for _ in range(layers)]
             distinct = sum(r[1].unique().numel() for r in routes) / layers
-            size = int(distinct * 3 * hidden * width * MX_BYTES)
+            size = int(distinct * 3 * hidden * width * each)
             routers = [m.Route(CTX, r[0], top_k) for r in routes]
-            plans = [m.Decode(CTX, MX, x, (r.ids, r.weights), w[0], w[1], hidden, width, experts, top_k, row=ROW) for x, r, w in zip(xs, routers, stack)]
-            whole = [m.Decode(CTX, MX, x, r[0], w[0], w[1], hidden, width, experts, top_k, row=ROW) for x, r, w in zip(xs, routes, stack)]
+            plans = [m.Decode(CTX, fmt, x, (r.ids, r.weights), w[0], w[1], hidden, width, experts, top_k, row=ROW) for x, r, w in zip(xs, routers, stack)]
+            whole = [m.Decode(CTX, fmt, x, r[0], w[0], w[1], hidden, width, experts, top_k, row=ROW) for x, r, w in zip(xs, routes, stack)]
             m.share_workspace(plans + whole)
             for r in routers:
                 r()
@@ -157,7 +159,7 @@ def main():
             peer = quantised_error(xs[0], routes[0][1], routes[0][2], stack[0], hidden, width, want)
             floor, *times = in_turns([read.reads(size, layers), captured(plans), captured(whole)])
             for case, us in zip(("from ids", "from logits"), times):
-                report(out, start, plans[0].row, name, "mxfp8 " + case, batch, distinct, size, us, floor[0], error, peer, distance)
+                report(out, start, plans[0].row, name, f"{weights} {case}", batch, distinct, size, us, floor[0], error, peer, distance)
             for p in plans + whole + routers:
                 p.free()
         del stack

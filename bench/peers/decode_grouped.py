@@ -18,9 +18,10 @@ import moiety as m
 # weights, bytes of one, what rounds x and u
 FORMATS = {"mxfp8": (d.MX, d.MX_BYTES, d.round_mx), "block-fp8": (d.SQUARES, d.SQUARES_BYTES, d.round_128), "bf16": (d.PLAIN, 2, lambda v: v),
            "mxfp4": (d.FOURS, d.FOURS_BYTES, lambda v: v)}
-# hidden and width no multiples of 128 or 64: MXFP8 alone; then few experts, which many tokens share early
-SHAPES = {**d.SHAPES, "e128-i736-h2080": (2080, 736, 128, 8, 8), "e64-i1408-h2048": (2048, 1408, 64, 6, 8), "e16-i6400-h4096": (4096, 6400, 16, 2, 4),
-          "e16-i8192-h5120": (5120, 8192, 16, 1, 4), "e8-i14336-h4096": (4096, 14336, 8, 2, 4)}
+# hidden or width no multiples of 128: not block FP8; then few experts, which many tokens share early
+SHAPES = {**d.SHAPES, "e128-i736-h2080": (2080, 736, 128, 8, 8), "e128-i2880-h2880": (2880, 2880, 128, 4, 4), "e128-i192-h2048": (2048, 192, 128, 8, 8),
+          "e64-i1408-h2048": (2048, 1408, 64, 6, 8), "e16-i6400-h4096": (4096, 6400, 16, 2, 4), "e16-i8192-h5120": (5120, 8192, 16, 1, 4),
+          "e8-i14336-h4096": (4096, 14336, 8, 2, 4)}
 ROOM = 11 << 30  # bytes of weights at most, of all layers
 BATCHES = [int(b) for b in os.environ.get("DECODE_BATCHES", "32,64,128,129,192,256,257,384,512,1024").split(",")]
 
@@ -38,7 +39,7 @@ def main():
     start, out, read, names = d.begin(SHAPES)
     for shape, name in ((s, f) for s in names for f in os.environ.get("DECODE_FORMATS", ",".join(FORMATS)).split(",")):
         hidden, width, experts, top_k, layers = SHAPES[shape]
-        if hidden % 128 and name != "mxfp8":
+        if (hidden % 128 or width % 128) and name == "block-fp8":
             continue
         fmt, each, rounding = FORMATS[name]
         layers = min(layers, int(ROOM / (experts * 3 * hidden * width * each)))
