@@ -183,6 +183,33 @@ static void test_special_lines(void **state)
     }
 }
 
+/* Rows that are no whole lines of moe_decode_f16_sm90: neither their neighbours' codes and scales, all NaN, nor what lies behind them comes into their sums.
+ * Of three experts the middle one is chosen; of down every second row is NaN, too, and every second token. */
+static void test_neighbours(void **state)
+{
+    (void)state;
+    const moi_format formats[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP4, MOI_FORMAT_BF16, { .recipe = MOI_RECIPE_MX32, .elem = MOI_E5M2 } };
+    static const int64_t tokens[] = { 2, 9, 70 }, sides[][2] = { { 160, 96 }, { 96, 352 }, { 288, 32 }, { 608, 224 } };
+    for (int i = 0; i < 4 * 4 * 3; i++) {
+        if (!moit_picked(i % 11 == 4 ? 97 : (uint64_t)i + 1)) continue; /* some are in the selection that runs without a GPU */
+        const moi_format *q = &formats[i % 4];
+        const int64_t h = sides[i / 4 % 4][0], f = sides[i / 4 % 4][1], rows[] = { 2 * f, h }, cols[] = { h, f };
+        problem p = problem_make(*q, (shape){ tokens[i / 16], h, f, 3, 1 }, MOI_BF16, MOI_F32);
+        for (int64_t t = 0; t < p.a.tokens; t++) p.ids[t] = 1;
+        for (int64_t t = 1; t < p.a.tokens; t += 2) memset((char *)p.x + t * 2 * h, 0xFF, (size_t)(2 * h));
+        for (int which = 0; which < 2; which++) {
+            const int64_t bytes = moi_row_bytes(q->elem, cols[which]), scales = moi_scale_bytes(q, 1, cols[which], 0);
+            for (int64_t r = 0; r < 3 * rows[which]; r++) {
+                if (r / rows[which] == 1 && (!which || r % 2)) continue;
+                memset((char *)p.codes[which] + r * bytes, 0xFF, (size_t)bytes);
+                if (scales) memset((char *)p.scales[which] + r * scales, 0xFF, (size_t)scales);
+            }
+        }
+        check(&p);
+        problem_free(&p);
+    }
+}
+
 /* x so large that sums of codes leave FP32 although the dequantised products do not. */
 static void test_large_x(void **state)
 {
@@ -342,8 +369,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
-        cmocka_unit_test(test_special_weights), cmocka_unit_test(test_special_lines), cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x),
-        cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_special_weights), cmocka_unit_test(test_special_lines), cmocka_unit_test(test_neighbours), cmocka_unit_test(test_large_x),
+        cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }

@@ -9,7 +9,7 @@
 enum { SMS = 132, SHARED = 232448, TOGETHER = 228 << 10 };
 static const moii_decode_device H200 = { SMS, 4917 }, H100 = { SMS, 3352 };
 
-static const int lengths[] = { 128, 256, 384, 512, 640, 768, 1536, 2048, 4096, 7168, 14336 };
+static const int lengths[] = { 128, 256, 384, 512, 640, 736, 768, 1536, 2048, 2880, 4096, 7168, 14336 };
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
 typedef struct place { int at, bytes, align; } place;
@@ -39,7 +39,7 @@ static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens
     int up_sums = larger(2 * F16_UP_WORKERS * 512, (F16_UP_WORKERS + 1) * scratch_of(a));
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
-        { a->at_scales, bf16 ? 0 : slots * F16_ROWS * lines * 4, 4 },
+        { a->at_scales, bf16 ? 0 : slots * F16_ROWS * (lines + a->tail) * 4, 4 }, /* of rows that begin anywhere in a word one more */
         { a->at_columns, pass == 1 ? a->lines * (bf16 ? 2 * a->columns * 64 : 4 * a->columns * 64 + 32) : 0, 16 },
         { a->at_sums, pass == 1 ? up_sums : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16 },
         { a->at_barriers, 8 * (slots + (pass == 1 ? 4 * F16_TEAMS : 0)), 8 },
@@ -56,7 +56,8 @@ static void check_places(const moe_decode_f16_sm90_args *a, int pass, int tokens
 
 static void check_cut(const moe_decode_f16_sm90_args *a, int pass, int k, int values)
 {
-    assert_true(F16_LINE_VALUES(a->format) == values && a->lines * values == k);
+    assert_int_equal(F16_LINE_VALUES(a->format), values);
+    assert_true((a->lines - 1) * values + a->last_blocks * 32 == k && a->last_blocks * 32 <= values && a->tail == (k % values != 0));
     assert_true(a->slot_lines >= 1 && a->slot_lines <= (pass == 1 ? F16_UP_LINES(a->format) : moii_decode_f16_lines(a)));
     if (pass == 2) assert_true(moii_decode_f16_lines(a) <= F16_DOWN_LINES(a->format));
     assert_true(a->parts * a->slot_lines >= a->lines && (a->parts - 1) * a->slot_lines < a->lines);
@@ -154,6 +155,7 @@ static void test_scales(void **state)
     for (int i = 0; i < LENGTHS * LENGTHS * 2; i++) {
         const moi_moe_decode_desc d = { .max_tokens = 8, .hidden = lengths[i / 2 % LENGTHS], .width = lengths[i / 2 / LENGTHS], .experts = 8, .top_k = 2,
                                         .weights = formats[i % 2] };
+        if (i % 2 && (d.hidden % 128 || d.width % 128)) continue; /* the row for all weights has them */
         _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
         moii_gpu_launch launch[2];
         moii_decode_cut(&d, 8, SMS, args, launch);
@@ -173,7 +175,7 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int t
     const int up_sums = larger(MANY_UP_WORKERS * 2 * (a->columns / 8) * 512, MANY_UP_WARPS * scratch);
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
-        { a->at_scales, bf16 ? 0 : slots * F16_ROWS * 4 * (up ? F16_UP_LINES(a->format) : F16_DOWN_LINES(a->format)), 4 },
+        { a->at_scales, bf16 ? 0 : slots * F16_ROWS * 4 * ((up ? F16_UP_LINES(a->format) : F16_DOWN_LINES(a->format)) + a->tail), 4 },
         { a->at_columns, a->buffers * (a->columns / 8) * a->lines * (bf16 ? 2 * 8 * 64 : 4 * 8 * 64 + (up ? 32 : 128)), 16 },
         { a->at_barriers, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 8 },
         { a->at_expert, a->most_jobs * 4, 4 },
@@ -218,7 +220,9 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         assert_true(launch[pass - 1].shared_bytes <= SHARED && launch[pass - 1].threads <= 1024 && launch[pass - 1].grid[0] == SMS);
         assert_true(a->ring >= 1 && a->buffers >= 1 && workers * a->ring + 4 * MANY_TEAMS + 2 * a->buffers <= launch[pass - 1].threads);
         assert_true(a->columns == 8 * groups && a->most_jobs >= jobs_of(tokens * top_k, experts, a->columns));
-        assert_int_equal(a->exponent_row, width / 8);
+        assert_true(a->exponent_row >= width / 8 && a->exponent_row % 8 == 0 && (bf16 || a->exponent_row % 16 == 0)); /* whole lines */
+        const int left = (pass == 1 ? hidden : width) - (a->lines - 1) * F16_LINE_VALUES(a->format);
+        assert_int_equal(a->last_blocks * 32, left < F16_LINE_VALUES(a->format) ? left : F16_LINE_VALUES(a->format));
         /* slots are those of fewer tokens, so the bits are; pass 2 is launched for all of them, or for some and then for the others */
         const int launches = pass == 1 ? 1 : moii_decode_many_launches(&d, a), all = few[pass - 1].parts;
         assert_true(a->slot_lines == few[pass - 1].slot_lines && a->parts * launches >= all && a->parts * (launches - 1) < all);
@@ -261,6 +265,23 @@ static void test_rooms(void **state)
         }
 }
 
+/* MXFP4: four warps share the lines of 2880 and 3072 evenly, and 4 tokens go by three launches where pass 2 would have 90 blocks. */
+static void test_fours(void **state)
+{
+    (void)state;
+    static const struct { int hidden, slot_lines, few; } cases[] = { { 2048, 4, 8 }, { 4096, 4, 4 }, { 2880, 3, 2 }, { 3072, 3, 2 }, { 2560, 3, 2 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int tokens = 1; tokens <= 8; tokens *= 2) {
+            const moi_moe_decode_desc d = { .max_tokens = tokens, .hidden = cases[i].hidden, .width = 768, .experts = 128, .top_k = 8,
+                                            .weights = MOI_FORMAT_MXFP4 };
+            _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
+            moii_gpu_launch launch[2];
+            const bool together = moii_decode_f16_layout(&d, tokens, H200, args, launch);
+            if (tokens <= cases[i].few || cases[i].few < 4) assert_int_equal(together, tokens <= cases[i].few);
+            assert_int_equal(args[0].slot_lines, cases[i].slot_lines);
+        }
+}
+
 /* As measured (docs/notes/warp-decode.md), with rows of 128 tokens a launch. */
 static void test_crossing(void **state)
 {
@@ -269,20 +290,22 @@ static void test_crossing(void **state)
     const moi_format bf16 = MOI_FORMAT_BF16, f16 = MOI_FORMAT_F16, fours = MOI_FORMAT_MXFP4;
     moi_format mx = MOI_FORMAT_MXFP8, cols = mx, vectors = blk;
     cols.layout = MOI_LAYOUT_COL, vectors.block = MOI_BLOCK_VECTOR;
-    const struct { const moi_format *weights; int64_t hidden, width, experts, from; } cases[] = {
-        { &mx, 4096, 14336, 32, 20 },    { &blk, 4096, 14336, 8, 16 },  { &blk, 5120, 8192, 256, 129 }, { &mx, 4096, 5376, 32, 129 },
-        { &mx, 2048, 768, 128, 129 },    { &mx, 4096, 1536, 128, 129 }, { &mx, 2048, 512, 256, 129 },  { &mx, 4096, 1536, 256, 129 },
-        { &cols, 2048, 768, 128, 16 },   { &mx, 2048, 672, 128, 16 },  { &mx, 2080, 768, 256, 32 },   { &mx, 2048, 768, 1024, 513 },
-        { &blk, 2048, 768, 128, 129 },   { &blk, 4096, 1536, 128, 129 }, { &blk, 2048, 736, 128, 96 },
-        { &bf16, 2048, 768, 128, 129 },  { &bf16, 4096, 1536, 128, 129 }, { &bf16, 4096, 14336, 8, 16 }, { &bf16, 2048, 736, 128, 96 },
-        { &f16, 2048, 768, 128, 96 },    { &fours, 2048, 768, 128, 135 }, { &fours, 4096, 1536, 128, 135 }, { &fours, 4096, 14336, 32, 20 },
-        { &fours, 2048, 736, 128, 80 },
-        { &vectors, 2048, 768, 128, 96 }, { &vectors, 4096, 1536, 128, 16 }, { &vectors, 2048, 512, 256, 129 },
+    const struct { const moi_format *weights; int64_t hidden, width, experts; bool f16; int64_t from; } cases[] = {
+        { &mx, 4096, 14336, 32, true, 20 },     { &blk, 4096, 14336, 8, true, 16 },   { &blk, 5120, 8192, 256, true, 129 },
+        { &mx, 4096, 5376, 32, true, 129 },     { &mx, 2048, 768, 128, true, 129 },   { &mx, 4096, 1536, 128, true, 129 },
+        { &mx, 2048, 512, 256, true, 129 },     { &mx, 4096, 1536, 256, true, 129 },  { &cols, 2048, 768, 128, false, 16 },
+        { &mx, 2048, 672, 128, true, 129 },     { &mx, 2080, 768, 256, true, 129 },   { &mx, 2048, 768, 1024, true, 513 },
+        { &mx, 2048, 672, 128, false, 16 },     { &blk, 2048, 768, 128, true, 129 },  { &blk, 4096, 1536, 128, true, 129 },
+        { &blk, 2048, 736, 128, false, 96 },    { &bf16, 2048, 768, 128, true, 129 }, { &bf16, 4096, 1536, 128, true, 129 },
+        { &bf16, 4096, 14336, 8, true, 16 },    { &bf16, 2048, 736, 128, true, 129 }, { &f16, 2048, 768, 128, false, 96 },
+        { &fours, 2048, 768, 128, true, 135 },  { &fours, 4096, 1536, 128, true, 135 }, { &fours, 4096, 14336, 32, true, 20 },
+        { &fours, 2048, 736, 128, true, 135 },  { &fours, 2048, 750, 128, false, 80 }, { &vectors, 2048, 768, 128, false, 96 },
+        { &vectors, 4096, 1536, 128, false, 16 }, { &vectors, 2048, 512, 256, false, 129 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const moi_moe_decode_desc d = { .max_tokens = 4096, .hidden = cases[i].hidden, .width = cases[i].width, .experts = cases[i].experts, .top_k = 8,
                                         .weights = *cases[i].weights };
-        assert_int_equal(moii_decode_crossing(&d, 128), cases[i].from);
+        assert_int_equal(moii_decode_crossing(&d, cases[i].f16, 128), cases[i].from);
     }
 }
 
@@ -290,7 +313,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_scales), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_rooms), cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_rooms), cmocka_unit_test(test_fours), cmocka_unit_test(test_crossing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include "moiety.h"
 
-/* most: tokens of one launch of the row, each of which reads the chosen experts' weights. */
-int64_t moii_decode_crossing(const moi_moe_decode_desc *d, int64_t most);
+/* f16: the row is moe_decode_f16_sm90, else that for all weights.  most: tokens of one launch of it, each of which reads the chosen experts' weights. */
+int64_t moii_decode_crossing(const moi_moe_decode_desc *d, bool f16, int64_t most);
 
 #endif

@@ -16,6 +16,8 @@ int moii_decode_held(int64_t experts) { return experts <= 128 || experts > MOII_
 
 int moii_decode_f16_lines(const moe_decode_f16_sm90_args *down) { return down->slot_lines > 2 ? 3 : 2; }
 
+int moii_decode_last_blocks(int64_t k, int weights) { return (int)((k - 1) % F16_LINE_VALUES(weights)) / 32 + 1; }
+
 int moii_decode_take(int *at, int64_t bytes, int align)
 {
     int here = *at = (int)moii_round_up(*at, align);
@@ -30,7 +32,7 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     int workers = pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, at = workers * a->ring * a->slot_bytes;
     a->most_jobs = (int)moii_min(pairs, a->experts);
     const int lines = pass == 1 ? F16_UP_LINES(a->format) : moii_decode_f16_lines(a);
-    a->at_scales = moii_decode_take(&at, a->scale_row ? workers * a->ring * F16_ROWS * 4 * lines : 0, 16);
+    a->at_scales = moii_decode_take(&at, a->scale_row ? workers * a->ring * F16_ROWS * 4 * F16_SCALE_WORDS(lines, a->tail) : 0, 16);
     a->at_columns = moii_decode_take(&at, pass == 1 ? a->lines * F16_KEPT_LINE(a->format, a->columns) : 0, 16);
     a->at_sums = moii_decode_take(&at, pass == 1 ? F16_UP_SUMS(moii_decode_held(a->experts)) : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16);
     a->at_barriers = moii_decode_take(&at, 8 * workers * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
@@ -59,20 +61,40 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int sms, 
 /* Weights leave L2 first, so that all else stays there; but in pass 1 of eight tokens that is slower: measured (docs/notes/warp-decode.md). */
 static unsigned long long policy_of(int pass, int tokens) { return pass == 1 && tokens == F16_MOST_TOKENS ? EVICT_NORMAL : EVICT_FIRST; }
 
+/* Lines of a slot in pass 1, of which each of a team's warps has every fourth: as many as there is room for, unless fewer leave the one with most lines much
+ * less to do.  A slot costs two thirds of a line besides its lines (docs/notes/warp-decode.md). */
+enum { LINE_COST = 3, SLOT_COST = 2 };
+
+static int slot_cost(int lines, int slot_lines)
+{
+    const int parts = (int)moii_ceil_div(lines, slot_lines), rounds = (int)moii_ceil_div(parts, F16_TEAM), whole = lines - slot_lines * (parts - 1);
+    const int most = (parts - 1) % F16_TEAM ? rounds * slot_lines : (rounds - 1) * slot_lines + whole; /* the first warp's, which may have the last slot */
+    return LINE_COST * most + SLOT_COST * rounds;
+}
+static int slot_lines_of(int lines, int most)
+{
+    int best = most;
+    for (int n = most - 1; n; n--)
+        if (16 * slot_cost(lines, n) < 15 * slot_cost(lines, best)) best = n;
+    return best;
+}
+
 static void cut_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass, moe_decode_f16_sm90_args *a, moii_gpu_launch *launch)
 {
     const int weights = moii_decode_f16_weights(&d->weights);
     int64_t k = pass == 1 ? d->hidden : d->width;
     *a = (moe_decode_f16_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .width = (int)d->width, .hidden = (int)d->hidden,
                                      .format = weights, .scale_row = weights == F16_BF16 ? 0 : (int)k / 32,
-                                     .lines = (int)k / F16_LINE_VALUES(weights), .columns = tokens, .renormalize = d->renormalize,
+                                     .lines = (int)moii_ceil_div(k, F16_LINE_VALUES(weights)), .columns = tokens, .renormalize = d->renormalize,
                                      .policy = policy_of(pass, tokens), .out_f32 = d->out == MOI_F32 };
-    a->exponent_row = (int)d->width / 8;
+    a->exponent_row = (int)moii_round_up(d->width, F16_LINE_VALUES(weights)) / 8;
+    a->tail = k % F16_LINE_VALUES(weights) != 0;
+    a->last_blocks = moii_decode_last_blocks(k, weights);
     int64_t rows = pass == 1 ? 2 * d->width : d->hidden;
     a->expert_scale_bytes = (unsigned int)((weights == F16_SQUARES ? rows / 128 : rows) * a->scale_row);
     a->inverse_top_k = 65536u / (unsigned int)d->top_k + 1;
     a->tiles = pass == 1 ? (int)d->width / (F16_ROWS / 2) : (int)d->hidden / F16_ROWS;
-    const int most = pass == 1 ? F16_UP_LINES(weights) : F16_DOWN_LINES(weights);
+    const int most = pass == 1 ? slot_lines_of(a->lines, F16_UP_LINES(weights)) : F16_DOWN_LINES(weights);
     a->parts = (int)moii_max(moii_ceil_div(a->lines, most), moii_min(a->lines, 2));
     a->slot_lines = (int)moii_ceil_div(a->lines, a->parts);
     a->slot_bytes = a->slot_lines * F16_LINE_BYTES(weights);
@@ -122,10 +144,20 @@ static int first_slots(const moe_decode_f16_sm90_args *down)
     return down->most_jobs * down->block_tiles * down->parts <= few ? 1 : down->ring;
 }
 
+/* Multiplying codes of E2M1 takes longer than reading them: where less than three quarters of the multiprocessors have tiles of pass 2, four and more tokens
+ * are faster by three launches (measured, docs/notes/warp-decode.md). */
+enum { IDLE_FROM = 4 };
+
+static bool leaves_idle(const moe_decode_f16_sm90_args *down, int tokens, int sms, int64_t blocks)
+{
+    return down->format == F16_MXFP4 && tokens >= IDLE_FROM && 4 * blocks < 3 * sms;
+}
+
 bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, moii_decode_device on, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
 {
     const int sms = on.sms;
     moii_decode_cut(d, tokens, sms, args, launch);
+    if (leaves_idle(&args[1], tokens, sms, launch[1].grid[0])) return false;
     args[1].block_tiles = (int)moii_ceil_div(args[1].tiles, launch[1].grid[0]);
     const int units = args[1].block_tiles * args[1].parts;
     args[1].step_job = F16_DOWN_WARPS / units;

@@ -21,6 +21,9 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
 /* WEIGHTS: which of those that both rows take a layer has. */
 int moii_decode_f16_weights(const moi_format *f);
 
+/* Blocks of 32 in the last line of k values. */
+int moii_decode_last_blocks(int64_t k, int weights);
+
 /* Experts of a lane where a pass routes for itself: HELD. */
 int moii_decode_held(int64_t experts);
 

@@ -14,37 +14,45 @@
 #include "gpu.h"
 #include "route_plain.h"
 
-enum { WEIGHTS = 5, HELD = 3, GROUPS = 2 };
+enum { HELD = 3, GROUPS = 2 };
 
-static void defines_for(int pass, int weights, int held, int lines, char defines[MOII_DEFINES])
+/* Weights, and whether rows are no whole lines. */
+typedef struct rows { int weights, tail; } rows;
+static const rows all_rows[] = { { F16_MX_E4M3, 0 }, { F16_MX_E5M2, 0 }, { F16_SQUARES, 0 }, { F16_MXFP4, 0 }, { F16_MX_E4M3, 1 }, { F16_MX_E5M2, 1 },
+                                 { F16_MXFP4, 1 }, { F16_BF16, 0 }, { F16_BF16, 1 } };
+enum { ROWS = sizeof all_rows / sizeof *all_rows, ROWS_OF_BF16 = 2 };
+
+static rows rows_of(const moe_decode_f16_sm90_args *a) { return (rows){ a->format, a->tail }; }
+static const char *tail_of(rows r) { return r.tail ? " TAIL=1" : ""; }
+
+static void defines_for(int pass, rows r, int held, int lines, char defines[MOII_DEFINES])
 {
-    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 WEIGHTS=%d HELD=%d", weights, held);
-    else snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d LINES=%d", weights, lines);
+    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 WEIGHTS=%d HELD=%d%s", r.weights, held, tail_of(r));
+    else snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d LINES=%d%s", r.weights, lines, tail_of(r));
 }
-/* The last, slots of three lines of BF16, there is not. */
+/* The last, slots of three lines of BF16, there are not. */
 static void variant(int i, char defines[MOII_DEFINES])
 {
-    static const int weights[WEIGHTS] = { F16_MX_E4M3, F16_MX_E5M2, F16_SQUARES, F16_MXFP4, F16_BF16 };
-    int side = i / WEIGHTS;
-    defines_for(side < HELD ? 1 : 2, weights[i % WEIGHTS], 4 << side % HELD, 2 + side % HELD, defines);
+    int side = i / ROWS;
+    defines_for(side < HELD ? 1 : 2, all_rows[i % ROWS], 4 << side % HELD, 2 + side % HELD, defines);
 }
 
-static void many_defines_for(int pass, int weights, int held, int groups, char defines[MOII_DEFINES])
+static void many_defines_for(int pass, rows r, int held, int groups, char defines[MOII_DEFINES])
 {
-    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 WEIGHTS=%d HELD=%d GROUPS=%d", weights, held, groups);
-    else if (pass == 2) snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d GROUPS=%d", weights, groups);
+    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 WEIGHTS=%d HELD=%d GROUPS=%d%s", r.weights, held, groups, tail_of(r));
+    else if (pass == 2) snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d GROUPS=%d%s", r.weights, groups, tail_of(r));
     else snprintf(defines, MOII_DEFINES, "PASS=3");
 }
 static void many_variant(int i, char defines[MOII_DEFINES])
 {
     static const int held[HELD] = { 4, 8, 0 };
-    int side = i / WEIGHTS / GROUPS;
-    many_defines_for(side < HELD ? 1 : side == HELD ? 2 : 3, i % WEIGHTS, held[side % HELD], i / WEIGHTS % GROUPS + 1, defines);
+    int side = i / ROWS / GROUPS;
+    many_defines_for(side < HELD ? 1 : side == HELD ? 2 : 3, all_rows[i % ROWS], held[side % HELD], i / ROWS % GROUPS + 1, defines);
 }
 
-static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = (HELD + 2) * WEIGHTS - 1,
+static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = (HELD + 2) * ROWS - ROWS_OF_BF16,
                                     .variant = variant };
-static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = (HELD + 1) * GROUPS * WEIGHTS + 1,
+static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = (HELD + 1) * GROUPS * ROWS + 1,
                                          .variant = many_variant };
 
 /* For up to so many tokens.  passes: 2, or moe_decode_many_sm90's 3, of which the second is launched `downs` times. */
@@ -77,8 +85,9 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     bool squares = f->recipe == MOI_RECIPE_BLK128 && f->block == MOI_BLOCK_SQUARE && f->elem == MOI_E4M3;
     bool bf16 = f->recipe == MOI_RECIPE_BF16 && f->elem == MOI_BF16;
     if (!bf16 && ((!mx && !squares) || f->layout != MOI_LAYOUT_ROW)) return false;
-    *why = "hidden and width must be multiples of 128, hidden at most 8192 and width at most 32768";
-    if (d->hidden % F16_LINE || d->width % F16_LINE || !d->hidden || !d->width) return false;
+    *why = "hidden and width must be multiples of 32, of squares of 128, hidden at most 8192 and width at most 32768";
+    const int multiple = squares ? F16_LINE : 32;
+    if (d->hidden % multiple || d->width % multiple || !d->hidden || !d->width) return false;
     if (d->hidden > MOII_DECODE_F16_HIDDEN || d->width > MOII_DECODE_F16_WIDTH) return false;
     *why = "top_k must be at most 16 and experts at most 2048";
     if (d->top_k > MOII_DECODE_F16_TOP_K || d->experts > MOII_DECODE_F16_EXPERTS) return false;
@@ -133,11 +142,11 @@ static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu
     int groups = 0;
     if (!lay_out(d, gpu, tokens, l, &groups)) return false;
     const bool many = l->passes == 3;
-    const int weights = l->args[0].format;
     for (int pass = 0; pass < l->passes; pass++) {
         char defines[MOII_DEFINES];
-        if (many) many_defines_for(pass + 1, weights, moii_decode_many_held(d->experts, d->top_k), groups, defines);
-        else defines_for(pass + 1, weights, moii_decode_held(d->experts), moii_decode_f16_lines(&l->args[1]), defines);
+        const rows r = rows_of(&l->args[pass > 0]);
+        if (many) many_defines_for(pass + 1, r, moii_decode_many_held(d->experts, d->top_k), groups, defines);
+        else defines_for(pass + 1, r, moii_decode_held(d->experts), moii_decode_f16_lines(&l->args[1]), defines);
         l->kernel[pass] = needs(s, many ? &many_kernel : &kernel, defines, l->launch[pass].shared_bytes);
     }
     s->sizes++;
@@ -173,12 +182,14 @@ static moi_status plan_it(moi_plan *plan)
     return moii_gpu_prepare(plan->ctx, &s->route, 1);
 }
 
-/* Lines of 128 bytes, or 64, behind each other along k, rows within a line; of gate and up 8 rows each. */
+/* Lines of 128 bytes, or 64, behind each other along k, rows within a line; of gate and up 8 rows each.  Rows that are no whole lines go as they lie, and a
+ * box is one line. */
 static moi_status map_up(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     int64_t row = moi_row_bytes(d->weights.elem, d->hidden), f = d->width;
     const int line = F16_ROW_BYTES(up->format), box[4] = { line, F16_ROWS / 2, 2, up->slot_lines };
+    if (up->tail) return moii_decode_map(plan, &up->map, in->gate_up.data, 3, (int64_t[]){ row, f, 2 * d->experts }, (int64_t[]){ row, f * row }, box);
     const int64_t sizes[4] = { line, f, 2 * d->experts, up->lines }, strides[3] = { row, f * row, line };
     return moii_decode_map(plan, &up->map, in->gate_up.data, 4, sizes, strides, box);
 }
@@ -186,10 +197,12 @@ static moi_status map_up(const moi_plan *plan, const moi_moe_decode_args *in, mo
 static moi_status map_down(const moi_plan *plan, const moi_moe_decode_args *in, int64_t first, moe_decode_f16_sm90_args *down)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    int64_t row = moi_row_bytes(d->weights.elem, d->width);
-    const int line = F16_ROW_BYTES(down->format), box[3] = { line, F16_ROWS, down->slot_lines };
-    const int64_t sizes[3] = { line, d->experts * d->hidden, row / line - first }, strides[2] = { row, line };
-    return moii_decode_map(plan, &down->map, (const char *)in->down.data + first * line, 3, sizes, strides, box);
+    int64_t row = moi_row_bytes(d->weights.elem, d->width), all = d->experts * d->hidden;
+    const int line = F16_ROW_BYTES(down->format), box[3] = { line, F16_ROWS, down->tail ? 1 : down->slot_lines };
+    const void *from = (const char *)in->down.data + first * line;
+    if (down->tail) return moii_decode_map(plan, &down->map, from, 3, (int64_t[]){ row - first * line, all, 1 }, (int64_t[]){ row, all * row }, box);
+    const int64_t sizes[3] = { line, all, row / line - first }, strides[2] = { row, line };
+    return moii_decode_map(plan, &down->map, from, 3, sizes, strides, box);
 }
 static moi_status map_both(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up, moe_decode_f16_sm90_args *down)
 {
@@ -205,7 +218,9 @@ static moi_status run_further(const moi_plan *plan, const launches *l, const moi
     down.continues = 1;
     for (int n = 1; n < l->downs; n++) {
         down.u += lines * values, down.exponent += lines * (values / 8), down.scale += lines * 4;
-        down.lines = (int)moii_min(lines, plan->desc.moe_decode.width / values - n * lines);
+        const int64_t left = plan->desc.moe_decode.width - (int64_t)n * lines * values;
+        down.lines = (int)moii_min(lines, moii_ceil_div(left, values));
+        down.last_blocks = left > (int64_t)lines * values ? F16_BLOCKS(down.format) : moii_decode_last_blocks(left, down.format);
         down.parts = (int)moii_ceil_div(down.lines, down.slot_lines);
         bool pushed;
         MOII_TRY(moii_gpu_enter(moii_gpu_of(plan->ctx), &pushed));
@@ -258,7 +273,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
 static int64_t grouped_from(const moi_plan *plan)
 {
     const state *s = plan->state;
-    return moii_decode_crossing(&plan->desc.moe_decode, s->of[s->sizes - 1].tokens);
+    return moii_decode_crossing(&plan->desc.moe_decode, true, s->of[s->sizes - 1].tokens);
 }
 
 static const moii_kernel *const kernels[] = { &kernel, &many_kernel, &moii_route_kernel, NULL };

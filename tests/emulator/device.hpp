@@ -95,6 +95,10 @@ static inline float __uint_as_float(unsigned int bits)
     memcpy(&v, &bits, 4);
     return v;
 }
+static inline unsigned int __funnelshift_r(unsigned int low, unsigned int high, unsigned int shift)
+{
+    return (unsigned int)(((unsigned long long)high << 32 | low) >> (shift & 31u));
+}
 static inline unsigned int __byte_perm(unsigned int low, unsigned int high, unsigned int select)
 {
     const unsigned long long all = (unsigned long long)high << 32 | low;

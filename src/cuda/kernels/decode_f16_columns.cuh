@@ -11,7 +11,14 @@
 
 #include "num.h"
 
-enum { LINE_VALUES = F16_LINE_VALUES(WEIGHTS), BLOCKS = LINE_VALUES / 32, LINE_BYTES = F16_LINE_BYTES(WEIGHTS) };
+enum { LINE_VALUES = F16_LINE_VALUES(WEIGHTS), BLOCKS = F16_BLOCKS(WEIGHTS), LINE_BYTES = F16_LINE_BYTES(WEIGHTS) };
+
+/* Rows that are no whole lines (TAIL): blocks of 32 that there are of a line; the others' codes come as zeros, and columns and scales are to be zeros, too. */
+#ifndef TAIL
+#define TAIL 0
+#endif
+MOII_FN int blocks_of(const moe_decode_f16_sm90_args &a, int line) { return !TAIL || line + 1 < a.lines ? (int)BLOCKS : a.last_blocks; }
+MOII_FN unsigned int bytes_of_blocks(unsigned int word, int blocks) { return TAIL ? word & 0xFFFFFFFFu >> 8 * (4 - blocks) : word; }
 
 #if WEIGHTS == F16_BF16
 typedef struct line_columns { uint4 v[BLOCKS]; } line_columns;
@@ -121,11 +128,12 @@ MOII_FN void align_u(line_columns &to, const line_u &u, int lane)
 
 #if PASS == 1
 /* x: the lane's column at the line's first value for this lane. */
-MOII_FN void load_x(line_columns &to, const unsigned short *x)
+MOII_FN void load_x(line_columns &to, const unsigned short *x, int blocks)
 {
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++)
-        asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" /* now: not where it is used first */
+        if (TAIL && b >= blocks) to.v[b] = make_uint4(0, 0, 0, 0);
+        else asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" /* now: not where it is used first */
                      : "=r"(to.v[b].x), "=r"(to.v[b].y), "=r"(to.v[b].z), "=r"(to.v[b].w) : "l"(x + 32 * b) : "memory");
 }
 #endif

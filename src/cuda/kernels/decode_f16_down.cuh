@@ -47,32 +47,34 @@ MOII_FN void send_for(const unit &u, int expert, int slot, const worker &w, cons
 {
     const int row = tile_of(u) * F16_ROWS;
     if (elected()) {
-        barrier_expect(filled(w, slot), a.slot_bytes);
-        box_load_as(slot_at(w, a, slot), &a.map, filled(w, slot), 0, expert * a.hidden + row, u.part * a.slot_lines, a.policy);
+        load_down(w, a, slot, expert * a.hidden + row, u.part, a.policy);
     }
     send_for_scales(w, a, slot, scales_from(a, expert, row), u.part);
 }
 
 /* Where this lane's u of a unit's lines is; 0 lines: no unit.  NO_U: its column is not there, and what is multiplied for it is left. */
 #define NO_U 0xFFFFFFFFu
-typedef struct unit_place { unsigned int u, exponents; int lines; } unit_place;
+typedef struct unit_place { unsigned int u, exponents; int lines, whole; } unit_place; /* whole: TAIL: lines before the row's last one */
 
 MOII_FN unit_place place_of(const unit &u, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    unit_place p = { NO_U, 0, 0 };
+    unit_place p = { NO_U, 0, 0, 0 };
     if (!there_is(u, l)) return p;
     const int line = u.part * a.slot_lines, column = w.lane / 4;
-    p.lines = min(a.slot_lines, a.lines - line);
+    p.lines = min(a.slot_lines, a.lines - line), p.whole = a.lines - 1 - line;
     const int row = u.job * a.columns + column;
     if (pair_of(w, a, u.job, column) >= 0) p.u = (unsigned int)(row * a.width + line * LINE_VALUES + w.lane % 4 * 8);
     p.exponents = (unsigned int)(row * a.exponent_row + line * (LINE_VALUES / 8) + w.lane % 4 * BLOCKS);
     return p;
 }
 
+/* Blocks that there are of a unit's line. */
+MOII_FN int blocks_of(const unit_place &p, const moe_decode_f16_sm90_args &a, int line) { return TAIL && line >= p.whole ? a.last_blocks : (int)BLOCKS; }
+
 /* Exponents of a line are in the order of the blocks for each of the four lanes. */
 MOII_FN unsigned int exponents_of(const unit_place &p, const moe_decode_f16_sm90_args &a, int line)
 {
-    return read_exponents(a.exponent + (p.exponents + line * (LINE_VALUES / 8)));
+    return bytes_of_blocks(read_exponents(a.exponent + (p.exponents + line * (LINE_VALUES / 8))), blocks_of(p, a, line));
 }
 
 MOII_FN void load_u(line_u &u, const unit_place &p, const moe_decode_f16_sm90_args &a, int line)
@@ -80,7 +82,9 @@ MOII_FN void load_u(line_u &u, const unit_place &p, const moe_decode_f16_sm90_ar
     if (p.u == NO_U || line >= p.lines) return;
     u.exponents = exponents_of(p, a, line);
 #pragma unroll
-    for (int b = 0; b < BLOCKS; b++) u.v[b] = read_u(a.u + p.u + line * LINE_VALUES + 32 * b);
+    for (int b = 0; b < BLOCKS; b++)
+        if (!TAIL || b < blocks_of(p, a, line)) u.v[b] = read_u(a.u + p.u + line * LINE_VALUES + 32 * b);
+        else u.v[b] = make_uint4(0, 0, 0, 0);
 }
 
 MOII_FN bool is_blank(const line_u &u)
@@ -208,7 +212,7 @@ MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit
         if (!i || i < here.lines) {
             column_source columns;
             align_u(columns.line, held[i], (int)as_it_is((unsigned int)w.lane)); /* registers are short: nothing of it is to be kept */
-            add_line(sum, from + i * LINE_BYTES, line_scales(scales, i), columns);
+            add_line(sum, from + i * LINE_BYTES, line_scales(w, scales, i, blocks_of(here, a, i)), columns);
         }
         load_u(held[i], next, a, i);
     }

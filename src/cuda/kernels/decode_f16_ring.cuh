@@ -11,8 +11,9 @@
 #include "decode_f16_multiply.cuh"
 
 /* What a worker needs for each of its slots, found once: the first one's barrier, and a lane's places: of codes that it reads (the first lane's is where the
- * slot begins), of scales that it reads and that it brings, and where these are among an item's. */
-typedef struct own_places { unsigned int barrier, codes, scales, words, from; } own_places;
+ * slot begins), of scales that it reads and that it brings, and where these are among an item's.  TAIL: bits of a word before the row's first scale, of what
+ * it reads; words that it brings of a row beside one for each line but the last. */
+typedef struct own_places { unsigned int barrier, codes, scales, words, from, bits; int last_words; } own_places;
 
 typedef struct worker {
     unsigned int shared;
@@ -60,7 +61,7 @@ MOII_FN unsigned int slot_at(const worker &w, const moe_decode_f16_sm90_args &a,
 
 /* A slot's scales lie beside it, a word for each line and row, or for each line and half of the rows, and come with it: behind each lane's own copies and
  * arrival at its barrier.  A lane brings those of row lane % 16, of every second line, or one of half lane % 2.  BF16 has none. */
-enum { SCALE_BYTES = WEIGHTS == F16_BF16 ? 0 : F16_ROWS * SLOT_LINES * 4 };
+enum { SCALE_WORDS = F16_SCALE_WORDS(SLOT_LINES, TAIL), SCALE_BYTES = WEIGHTS == F16_BF16 ? 0 : F16_ROWS * SCALE_WORDS * 4 };
 
 MOII_FN void find_places(worker &w, const moe_decode_f16_sm90_args &a)
 {
@@ -77,19 +78,26 @@ MOII_FN void find_places(worker &w, const moe_decode_f16_sm90_args &a)
     w.own.from = as_it_is((w.lane % 2 ? bottom : 0u) + w.lane / 2 * 4);
 #elif WEIGHTS != F16_BF16
     const unsigned int bottom = (unsigned int)((PASS == 1 ? a.width : 8) * a.scale_row), row = (unsigned int)w.lane % F16_ROWS;
+    const unsigned int before = row % 8 * a.scale_row % 4; /* scales of the row before in its first word */
     w.own.scales = as_it_is(scales + row_at(w.lane / 4) * 4);
-    w.own.from = as_it_is((row < 8 ? 0u : bottom) + row % 8 * a.scale_row + w.lane / F16_ROWS * 4);
+    w.own.from = as_it_is((row < 8 ? 0u : bottom) + row % 8 * a.scale_row - (TAIL ? before : 0u) + w.lane / F16_ROWS * 4);
+    if (TAIL) w.own.bits = as_it_is((unsigned int)(row_at(w.lane / 4) * a.scale_row) % 4 * 8), w.own.last_words = (int)(before + a.last_blocks + 3) / 4;
 #endif
 }
-/* Of row g and of row g + 8 of a slot's line; at: the slot's, for this lane. */
-MOII_FN uint2 line_scales(unsigned int at, int line)
+/* Of row g and of row g + 8 of a slot's line, of which there are so many blocks; at: the slot's, for this lane. */
+MOII_FN uint2 line_scales(const worker &w, unsigned int at, int line, int blocks)
 {
 #if WEIGHTS == F16_BF16
     return make_uint2(0, 0);
 #elif WEIGHTS == F16_SQUARES
     return shared_codes(at + 8 * line);
 #else
-    return make_uint2(shared_word(at + 4 * F16_ROWS * line), shared_word(at + 4 * F16_ROWS * line + 32));
+    uint2 s = make_uint2(shared_word(at + 4 * F16_ROWS * line), shared_word(at + 4 * F16_ROWS * line + 32));
+#if TAIL
+    const uint2 next = make_uint2(shared_word(at + 4 * F16_ROWS * (line + 1)), shared_word(at + 4 * F16_ROWS * (line + 1) + 32));
+    s.x = bytes_of_blocks(__funnelshift_r(s.x, next.x, w.own.bits), blocks), s.y = bytes_of_blocks(__funnelshift_r(s.y, next.y, w.own.bits), blocks);
+#endif
+    return s;
 #endif
 }
 
@@ -102,9 +110,10 @@ MOII_FN void send_for_scales(const worker &w, const moe_decode_f16_sm90_args &a,
 #if WEIGHTS == F16_SQUARES
     word_load_if(w.lane < 2 * lines, w.own.words + (unsigned int)(slot * SCALE_BYTES), from);
 #else
+    const int words = TAIL ? min(a.slot_lines + 1, a.lines - 1 + w.own.last_words - first) : lines;
 #pragma unroll
-    for (int i = 0; i < SLOT_LINES; i += 2)
-        word_load_if(i + w.lane / F16_ROWS < lines, w.own.words + (unsigned int)(slot * SCALE_BYTES + i * F16_ROWS * 4), from + 4 * i);
+    for (int i = 0; i < SCALE_WORDS; i += 2)
+        word_load_if(i + w.lane / F16_ROWS < words, w.own.words + (unsigned int)(slot * SCALE_BYTES + i * F16_ROWS * 4), from + 4 * i);
 #endif
     barrier_arrive_behind_words(filled(w, slot));
 }
@@ -150,9 +159,30 @@ MOII_FN source source_of(const worker &w, const moe_decode_f16_sm90_args &a, int
 #endif
     return s;
 }
+#if TAIL
+/* Boxes have one line each, of a map whose rows end where they do; how many a slot has. */
+MOII_FN int boxes_of(const moe_decode_f16_sm90_args &a, int part) { return min(a.slot_lines, a.lines - part * a.slot_lines); }
+#define ROW_AT(line) ((line) * F16_ROW_BYTES(WEIGHTS))
+#endif
 MOII_FN unsigned long long policy_of(const source &s, const moe_decode_f16_sm90_args &a)
 {
     return SHARES_EXPERTS ? (unsigned long long)s.policy << 32 : a.policy;
 }
+
+#if PASS == 2
+/* A slot's codes, of 16 rows from `row` on: one lane. */
+MOII_FN void load_down(const worker &w, const moe_decode_f16_sm90_args &a, int slot, int row, int part, unsigned long long policy)
+{
+#if TAIL
+    const int boxes = boxes_of(a, part);
+    barrier_expect(filled(w, slot), boxes * LINE_BYTES);
+    for (int i = 0; i < boxes; i++)
+        box_load_as(slot_at(w, a, slot) + i * LINE_BYTES, &a.map, filled(w, slot), ROW_AT(part * a.slot_lines + i), row, 0, policy);
+#else
+    barrier_expect(filled(w, slot), a.slot_bytes);
+    box_load_as(slot_at(w, a, slot), &a.map, filled(w, slot), 0, row, part * a.slot_lines, policy);
+#endif
+}
+#endif
 
 #endif

@@ -12,7 +12,7 @@ MOII_FN void add_slot(tile_sum sum[GROUPS], int slot, int part, bool few, const 
         const int line = part * a.slot_lines + i;
         if (i >= a.slot_lines || line >= a.lines) continue;
         const unsigned int at = from + i * LINE_BYTES;
-        const uint2 of_rows = line_scales(scales, i);
+        const uint2 of_rows = line_scales(w, scales, i, blocks_of(a, line));
         column_source columns[GROUPS];
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) columns[g] = held_at(held, w, a, line, g);

@@ -15,7 +15,10 @@ MOII_FN void load_columns(some_lines &c, const worker &w, const moe_decode_f16_s
     const int column = w.lane / 4 & (a.columns - 1), token = min(column, a.tokens - 1);
     const unsigned short *x = a.x + (long long)token * a.hidden + w.lane % 4 * 8;
 #pragma unroll
-    for (int i = 0; i < X_LINES; i++) load_x(c.of[i], x + min(first + i * WORKERS, a.lines - 1) * LINE_VALUES);
+    for (int i = 0; i < X_LINES; i++) {
+        const int line = min(first + i * WORKERS, a.lines - 1);
+        load_x(c.of[i], x + line * LINE_VALUES, blocks_of(a, line));
+    }
 }
 /* c: the first, loaded. */
 MOII_FN void keep_columns(some_lines &c, const worker &w, const moe_decode_f16_sm90_args &a)

@@ -13,8 +13,7 @@ MOII_FN void send_for(const work &k, const source &from, int slot, const worker 
 {
     const int row = k.tile * F16_ROWS;
     if (elected()) {
-        barrier_expect(filled(w, slot), a.slot_bytes);
-        box_load_as(slot_at(w, a, slot), &a.map, filled(w, slot), 0, from.expert * a.hidden + row, k.part * a.slot_lines, policy_of(from, a));
+        load_down(w, a, slot, from.expert * a.hidden + row, k.part, policy_of(from, a));
     }
     send_for_scales(w, a, slot, scales_from(a, from.expert, row), k.part);
 }

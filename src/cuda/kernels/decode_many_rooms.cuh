@@ -108,9 +108,14 @@ MOII_FN void copy_lines(const held_columns &h, int first, int step, const worker
         const column_source k = held_at(h, w, a, line, group);
         const unsigned short *from = values_of(l, a, h.job, group, w.lane) + line * LINE_VALUES;
 #pragma unroll
-        for (int b = 0; b < BLOCKS; b++) piece_load(k.at + b * k.block_bytes, from + 32 * b, 16);
+        for (int b = 0; b < BLOCKS; b++) piece_load(k.at + b * k.block_bytes, from + 32 * b, !TAIL || b < blocks_of(a, line) ? 16 : 0);
 #if PASS == 2 && WEIGHTS != F16_BF16
-        word_load(exponents_at(k, w.lane), a.exponent + ((unsigned int)(from - a.u) / 8 + w.lane % 4 * 3));
+#if TAIL
+        const unsigned int at_exponents = (h.job * a.columns + column_of(l, h.job, group, w.lane)) * a.exponent_row + line * (LINE_VALUES / 8) + w.lane % 4 * 4;
+#else
+        const unsigned int at_exponents = (unsigned int)(from - a.u) / 8 + w.lane % 4 * 3;
+#endif
+        word_load(exponents_at(k, w.lane), a.exponent + at_exponents);
 #endif
     }
     copies_commit();
@@ -122,7 +127,8 @@ MOII_FN void keep_lines(const held_columns &h, int first, int step, const worker
 #pragma unroll 1
     for (int at = first; at < lines_of(h, a, l); at += step) {
         const int group = GROUPS > 1 ? at / a.lines : 0;
-        const column_source k = held_at(h, w, a, at - group * a.lines, group);
+        const int line = at - group * a.lines;
+        const column_source k = held_at(h, w, a, line, group);
         line_columns c;
 #if PASS == 1
 #pragma unroll
@@ -132,7 +138,7 @@ MOII_FN void keep_lines(const held_columns &h, int first, int step, const worker
         line_u u;
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) u.v[b] = shared_read_four(k.at + b * k.block_bytes);
-        u.exponents = shared_word(exponents_at(k, w.lane));
+        u.exponents = bytes_of_blocks(shared_word(exponents_at(k, w.lane)), blocks_of(a, line));
         align_u(c, u, w.lane);
         __syncwarp();
 #endif

@@ -19,9 +19,10 @@ typedef struct piece { const float *from; unsigned int to, there_are; float weig
 
 /* There is none: no slot has a pair, and `to` is NOWHERE. */
 enum { NOWHERE = 0xFFFFFFFFu };
+MOII_FN int pieces_of(const moe_decode_f16_sm90_args &a) { return (a.hidden + PIECE - 1) / PIECE; } /* of a token */
 MOII_FN piece piece_of(const moe_decode_f16_sm90_args &a, int number, int lane)
 {
-    const int pieces = a.hidden / PIECE, token = number / pieces, at = (number - token * pieces) * PIECE + lane * 4;
+    const int pieces = pieces_of(a), token = number / pieces, first = (number - token * pieces) * PIECE + lane * 4, at = min(first, a.hidden - 4);
     const bool mine = token < a.tokens && lane < a.top_k;
     const int given = mine ? __ldcg(a.ids + token * a.top_k + lane) : -1;
     const float weight = mine ? __ldcg(a.weights + token * a.top_k + lane) : 0;
@@ -36,7 +37,7 @@ MOII_FN piece piece_of(const moe_decode_f16_sm90_args &a, int number, int lane)
         p.weight += id == given && j > lane ? more : 0.0f;
     }
     p.there_are = __ballot_sync(0xFFFFFFFFu, keeps);
-    p.from = a.sums + (unsigned int)(token * a.top_k * a.hidden + at), p.to = token < a.tokens ? (unsigned int)(token * a.hidden + at) : NOWHERE;
+    p.from = a.sums + (unsigned int)(token * a.top_k * a.hidden + at), p.to = token < a.tokens && first == at ? (unsigned int)(token * a.hidden + at) : NOWHERE;
     return p;
 }
 
@@ -108,7 +109,7 @@ MOII_FN void sum_pairs(const moe_decode_f16_sm90_args &a)
 {
     const int lane = (int)threadIdx.x % 32, step = (int)(gridDim.x * MANY_SUM_WARPS);
     int number = (int)blockIdx.x + own_warp() * (int)gridDim.x;
-    for (bool waited = false; number < a.tokens * (a.hidden / PIECE); number += AT_ONCE * step, waited = true) {
+    for (bool waited = false; number < a.tokens * pieces_of(a); number += AT_ONCE * step, waited = true) {
         piece p[AT_ONCE];
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) p[i] = piece_of(a, number + i * step, lane);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * moe_decode_f16_sm90: one pass of moi_moe_decode_run for weights of 8 or 4 bits, 1x32 or 128x128, or BF16, hidden and width multiples of 128, x in BF16, up
- * to 8 tokens.
+ * moe_decode_f16_sm90: one pass of moi_moe_decode_run for weights of 8 or 4 bits, 1x32 or 128x128, or BF16, hidden and width multiples of 32, of 128x128 of
+ * 128, x in BF16, up to 8 tokens.
  *
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: y = sum of weight * (down . u).  WEIGHTS: F16_MX_E4M3 or its like
  *             HELD: pass 1: logits of a lane, 4, 8 or 16: of up to 32 * HELD experts.  LINES: pass 2: most lines of a slot, 2 or 3
+ *             TAIL: rows are no whole lines
  *   grid      as many blocks as multiprocessors, or fewer; a block of either pass fits beside one of the other
  *   item      16 rows of an expert, for the tokens that chose it.  Pass 1: 8 rows of gate and the same 8 of up; items go round the blocks, expert by
  *             expert.  Pass 2: 16 outputs; a block goes through all experts of its outputs

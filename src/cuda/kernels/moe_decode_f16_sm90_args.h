@@ -26,6 +26,9 @@ enum { F16_X_VALUES = 256 }; /* of x, that a worker of pass 1 has in registers a
 #define F16_LINE_VALUES(weights) ((weights) == F16_BF16 ? F16_LINE / 2 : F16_LINE)
 #define F16_ROW_BYTES(weights) ((weights) == F16_MXFP4 ? 64 : 128)
 #define F16_LINE_BYTES(weights) (F16_ROWS * F16_ROW_BYTES(weights))
+/* Blocks of 32 in a line; words of a row's scales that come with so many lines: where rows are no whole lines, they begin anywhere in a word. */
+#define F16_BLOCKS(weights) (F16_LINE_VALUES(weights) / 32)
+#define F16_SCALE_WORDS(lines, tail) ((lines) + (tail))
 #define F16_KEPT_LINE(weights, columns) (2 * F16_LINE_VALUES(weights) * (columns) + ((weights) == F16_BF16 ? 0 : 32))
 /* Bytes of pass 1's sums, two places for each worker, by experts of a lane: routing has the room before. */
 #define F16_UP_SUMS(held) ((held) == 4 ? 8192 : 1152 * (held))
@@ -95,7 +98,8 @@ typedef struct moe_decode_f16_sm90_args {
     many_shares shares, down_shares; /* of pass 1's blocks, and pass 2's */
     int token_words;            /* 32 tokens each */
     int at_kept, at_scratch, at_share, at_tokens;
-    int format;                 /* of the weights, for the launcher: a kernel's WEIGHTS */
+    int format, tail;           /* for the launcher: a kernel's WEIGHTS; 1: rows are no whole lines, its TAIL */
+    int last_blocks;            /* of 32 values, in the last line */
 } moe_decode_f16_sm90_args;
 
 #endif
