@@ -299,7 +299,7 @@ static void test_crossing(void **state)
         { &blk, 2048, 736, 128, false, 96 },    { &bf16, 2048, 768, 128, true, 129 }, { &bf16, 4096, 1536, 128, true, 129 },
         { &bf16, 4096, 14336, 8, true, 16 },    { &bf16, 2048, 736, 128, true, 129 }, { &f16, 2048, 768, 128, false, 96 },
         { &fours, 2048, 768, 128, true, 135 },  { &fours, 4096, 1536, 128, true, 135 }, { &fours, 4096, 14336, 32, true, 20 },
-        { &fours, 2048, 736, 128, true, 135 },  { &fours, 2048, 750, 128, false, 80 }, { &vectors, 2048, 768, 128, false, 96 },
+        { &fours, 2048, 736, 128, true, 129 },  { &fours, 2048, 750, 128, false, 80 }, { &vectors, 2048, 768, 128, false, 96 },
         { &vectors, 4096, 1536, 128, false, 16 }, { &vectors, 2048, 512, 256, false, 129 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
