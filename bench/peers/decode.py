@@ -5,8 +5,9 @@
     MOIETY_LIB=build/gpu/libmoiety.so python3 bench/peers/decode.py [OUT.csv]
 
 CUDA graphs of several layers, each with weights and routing of its own, so that nothing of a layer is left in L2, and one workspace.  Time: a graph's replay
-between two events, divided by the layers; median of 40 with p10 and p90, in five turns with what it is compared with.  Bytes: the chosen experts' three matrices with their scales, each
-expert once.  The plain read is stream.cu over as many bytes, in graphs of as many reads; the best of its launch shapes counts.
+between two events, divided by the layers; median of 40 with p10 and p90, in five turns with what it is compared with; once more behind pauses ("cool").
+Bytes: the chosen experts' three matrices with their scales, each expert once.  The plain read is stream.cu over as many bytes, in graphs of as many reads; the
+best of its launch shapes counts.
 DECODE_ROW names a row other than the default, DECODE_SHAPES and DECODE_FORMATS a selection."""
 import ctypes
 import os
@@ -157,9 +158,12 @@ def main():
             assert all(torch.equal(p.y, q.y) for p, q in zip(plans, whole)), "from logits: other bits"
             error, distance = errors(plans[0].y, want)
             peer = quantised_error(xs[0], routes[0][1], routes[0][2], stack[0], hidden, width, want)
-            floor, *times = in_turns([read.reads(size, layers), captured(plans), captured(whole)])
-            for case, us in zip(("from ids", "from logits"), times):
-                report(out, start, plans[0].row, name, f"{weights} {case}", batch, distinct, size, us, floor[0], error, peer, distance)
+            graphs = [read.reads(size, layers), captured(plans), captured(whole)]
+            for cool in (False, True):
+                floor, *times = in_turns(graphs, cool=cool)
+                for case, us in zip(("from ids", "from logits"), times):
+                    case = f"{weights} {case}{' cool' * cool}"
+                    report(out, start, plans[0].row, name, case, batch, distinct, size, us, floor[0], error, peer, distance)
             for p in plans + whole + routers:
                 p.free()
         del stack

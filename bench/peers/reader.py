@@ -13,7 +13,7 @@ import moiety as m
 SHAPES = ((132 * 2, 1024), (132 * 4, 512), (132 * 8, 256), (132 * 16, 256), (132 * 32, 512))
 
 
-TURNS, REPS, WARM = 5, 8, 0.02
+TURNS, REPS, WARM, PAUSE = 5, 8, 0.02, 0.06
 
 
 def captured(calls):
@@ -32,12 +32,16 @@ def captured(calls):
     return graph, len(calls)
 
 
-def one_turn(graph, calls):
-    """Behind work of another kind a card is slower for some hundredths of a second, which does not count."""
-    start = time.perf_counter()
-    while time.perf_counter() - start < WARM:
+def one_turn(graph, calls, cool):
+    """Behind work of another kind a card is slower for some hundredths of a second, which does not count; cool: behind a pause, then, and two replays, for many
+    tokens bring a card to its limit of power within a second."""
+    if cool:
+        time.sleep(PAUSE)
+    start, warm = time.perf_counter(), 0
+    while warm < 2 if cool else time.perf_counter() - start < WARM:
         graph.replay()
         torch.cuda.synchronize()
+        warm += 1
     events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(REPS)]
     for a, b in events:
         a.record()
@@ -47,12 +51,12 @@ def one_turn(graph, calls):
     return [1e3 * a.elapsed_time(b) / calls for a, b in events]
 
 
-def in_turns(graphs, turns=TURNS):
+def in_turns(graphs, turns=TURNS, cool=False):
     """Microseconds of one call of each graph: median, p10, p90.  They take turns, there and back, so that what slows the card down meets all of them."""
     us = [[] for _ in graphs]
     for turn in range(turns):
         for i in range(len(graphs))[::-1 if turn % 2 else 1]:
-            us[i] += one_turn(*graphs[i])
+            us[i] += one_turn(*graphs[i], cool)
     return [(statistics.median(v), sorted(v)[len(v) // 10], sorted(v)[-1 - len(v) // 10]) for v in us]
 
 
