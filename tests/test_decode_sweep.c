@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* From PLAIN on: weights and shapes that the rows for whole lines take, or nearly: MXFP8, from SQUARES on 128x128, from UNSCALED on BF16, from FOURS on
+/* From PLAIN on: weights and shapes of whole lines of moe_decode_f16_sm90, or nearly: MXFP8, from SQUARES on 128x128, from UNSCALED on BF16, from FOURS on
  * MXFP4.  From WIDE on: experts so wide that down goes in several launches, or that scales of a row do not fit shared memory; of all formats. */
 enum { PLAIN = 600, SQUARES = 720, WIDE = 840, UNSCALED = 876, FOURS = 996, CASES = 1116 };
 

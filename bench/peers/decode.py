@@ -23,7 +23,8 @@ BATCHES = {"qwen3-30b-a3b": [1, 2, 4, 8, 16, 32, 64, 128], "qwen3-235b-a22b": [1
 HEAD = "commit,date,device,driver,sm_clock,mem_clock,op,row,case,batch,distinct,bytes,median_us,p10_us,p90_us,gb_s,read_us,share_of_read,error,error_mxfp8_x,one_minus_cosine"
 MX, SQUARES = m.Format(m.RECIPE_MX32, m.E4M3), m.Format(m.RECIPE_BLK128, m.E4M3, m.SQUARE)
 PLAIN, FOURS = m.Format(m.RECIPE_BF16, m.BF16), m.Format(m.RECIPE_MX32, m.E2M1)
-MX_BYTES, SQUARES_BYTES, FOURS_BYTES = 33 / 32, 1 + 4 / 128 ** 2, 17 / 32  # of a code and its part of a scale
+# and bytes of a code with its part of a scale
+FORMATS = {"mxfp8": (MX, 33 / 32), "block-fp8": (SQUARES, 1 + 4 / 128 ** 2), "bf16": (PLAIN, 2), "mxfp4": (FOURS, 17 / 32)}
 ROW = os.environ["DECODE_ROW"].encode() if "DECODE_ROW" in os.environ else None
 
 
@@ -135,7 +136,7 @@ def main():
     start, out, read, names = begin(SHAPES)
     for name, weights in ((n, f) for n in names for f in os.environ.get("DECODE_FORMATS", "mxfp8,block-fp8").split(",")):
         hidden, width, experts, top_k, layers = SHAPES[name]
-        fmt, each = {"mxfp8": (MX, MX_BYTES), "block-fp8": (SQUARES, SQUARES_BYTES)}[weights]
+        fmt, each = FORMATS[weights]
         generator = torch.Generator(device="cuda").manual_seed(1)
         stack = [(quantised(fmt, experts, 2 * width, hidden, generator), quantised(fmt, experts, hidden, width, generator)) for _ in range(layers)]
         for batch in BATCHES[name]:

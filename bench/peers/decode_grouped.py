@@ -15,9 +15,7 @@ import torch
 import decode as d
 import moiety as m
 
-# weights, bytes of one, what rounds x and u
-FORMATS = {"mxfp8": (d.MX, d.MX_BYTES, d.round_mx), "block-fp8": (d.SQUARES, d.SQUARES_BYTES, d.round_128), "bf16": (d.PLAIN, 2, lambda v: v),
-           "mxfp4": (d.FOURS, d.FOURS_BYTES, lambda v: v)}
+ROUNDING = {"mxfp8": d.round_mx, "block-fp8": d.round_128, "bf16": lambda v: v, "mxfp4": lambda v: v}  # of x and u
 # hidden or width no multiples of 128: not block FP8; then few experts, which many tokens share early
 SHAPES = {**d.SHAPES, "e128-i736-h2080": (2080, 736, 128, 8, 8), "e128-i2880-h2880": (2880, 2880, 128, 4, 4), "e128-i192-h2048": (2048, 192, 128, 8, 8),
           "e64-i1408-h2048": (2048, 1408, 64, 6, 8), "e16-i6400-h4096": (4096, 6400, 16, 2, 4), "e16-i8192-h5120": (5120, 8192, 16, 1, 4),
@@ -31,17 +29,16 @@ def weights_of(name, experts, rows, cols, generator):
         return d.fours_weights(experts, rows, cols, generator)
     if name == "bf16":
         return d.plain_weights(experts, rows, cols, generator), None
-    codes, scales = d.quantised_as([FORMATS[name][0]], experts, rows, cols, generator)[0]
-    return codes, scales.view(torch.float32).view(experts, rows // 128, cols // 128) if name == "block-fp8" else scales
+    return d.quantised(d.FORMATS[name][0], experts, rows, cols, generator)
 
 
 def main():
     start, out, read, names = d.begin(SHAPES)
-    for shape, name in ((s, f) for s in names for f in os.environ.get("DECODE_FORMATS", ",".join(FORMATS)).split(",")):
+    for shape, name in ((s, f) for s in names for f in os.environ.get("DECODE_FORMATS", ",".join(d.FORMATS)).split(",")):
         hidden, width, experts, top_k, layers = SHAPES[shape]
         if (hidden % 128 or width % 128) and name == "block-fp8":
             continue
-        fmt, each, rounding = FORMATS[name]
+        fmt, each = d.FORMATS[name]
         layers = min(layers, int(ROOM / (experts * 3 * hidden * width * each)))
         generator = torch.Generator(device="cuda").manual_seed(1)
         stack = [(weights_of(name, experts, 2 * width, hidden, generator), weights_of(name, experts, hidden, width, generator)) for _ in range(layers)]
@@ -51,7 +48,7 @@ def main():
             distinct = sum(r[1].unique().numel() for r in routes) / layers
             size = int(distinct * 3 * hidden * width * each)
             want = d.reference(xs[0], *routes[0][1:], *stack[0], hidden, width)
-            rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want, rounding)
+            rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want, ROUNDING[name])
             floor = d.in_turns([read.reads(size, layers)])[0][0]
             for case, grouped_from in (("never", 0), ("always", 1), ("auto", -1)):
                 plans = [m.Decode(d.CTX, fmt, x, r[0], *w, hidden, width, experts, top_k, grouped_from=grouped_from) for x, r, w in zip(xs, routes, stack)]

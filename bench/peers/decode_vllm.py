@@ -19,7 +19,7 @@ import moiety as m
 import vllm_moe
 
 SHAPES = ("qwen3-30b-a3b", "qwen3-235b-a22b", "e256-i512-h2048")
-FORMATS = {"mxfp8": (d.MX, d.MX_BYTES), "block-fp8": (d.SQUARES, d.SQUARES_BYTES), "bf16": (d.PLAIN, 2)}  # bytes of one weight
+FORMATS = ("mxfp8", "block-fp8", "bf16")
 
 
 def weights_of(experts, rows, cols, generator):
@@ -77,7 +77,7 @@ def report(out, start, name, batch, distinct, cases):
 
 def ours(xs, routes, stack, shape, read, weights):
     hidden, width, experts, top_k, layers = shape
-    fmt, each = FORMATS[weights]
+    fmt, each = d.FORMATS[weights]
     plans = [m.Decode(d.CTX, fmt, x, r[0], w[0], w[1], hidden, width, experts, top_k, row=d.ROW) for x, r, w in zip(xs, routes, stack)]
     m.share_workspace(plans)
     plans[0]()
@@ -102,7 +102,7 @@ def vllm(xs, routes, stack, shape, read, kernel, row, weights):
     error, distance = d.errors(peers[0].y, want)
     rounded = d.quantised_error(xs[0], *routes[0][1:], stack[0], hidden, width, want, d.round_128 if peers[0].fp8 else lambda v: v)
     assert error < 1.25 * rounded + (0 if peers[0].fp8 else 1e-2), f"vLLM is off by {error}, its rounding by {rounded}"
-    return Case(f"{weights} from ids", f"{row} {chosen}", peers, read, bytes_of(routes, shape, FORMATS[weights][1]), (error, rounded, distance))
+    return Case(f"{weights} from ids", f"{row} {chosen}", peers, read, bytes_of(routes, shape, d.FORMATS[weights][1]), (error, rounded, distance))
 
 
 def main():

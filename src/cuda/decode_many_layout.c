@@ -56,11 +56,11 @@ enum { BLOCK_BYTES = 1 << 10, SUM_BLOCKS = 4, LIKELY_BYTES = 192 << 10 };
 /* Pass 2: as many lines of its items in one launch as leave room for two slots of each worker, or where lists leave no room for that, for one. */
 static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes)
 {
-    const int lines = a->lines, parts = a->parts, last_blocks = a->last_blocks;
+    const int lines = a->lines, parts = a->parts;
     for (int ring = 2; ring; ring--)
         for (int launches = 1; launches <= parts; launches++) {
             a->parts = (int)moii_ceil_div(parts, launches), a->lines = (int)moii_min(lines, a->parts * a->slot_lines);
-            a->last_blocks = a->lines < lines ? F16_BLOCKS(a->format) : last_blocks;
+            a->last_blocks = moii_decode_last_blocks(moii_min(a->width, a->lines * F16_LINE_VALUES(a->format)), a->format);
             int bytes = fill(a, 2, tokens, shared_bytes);
             if (bytes && a->ring >= ring) return bytes;
         }
@@ -104,7 +104,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     int64_t pairs = tokens * d->top_k;
     launch[0].threads = 32 * MANY_UP_WARPS, launch[1].threads = 32 * MANY_DOWN_WARPS;
     launch[1].grid[0] = sms;
-    const int parts = args[1].parts, lines = args[1].lines, last_blocks = args[1].last_blocks;
+    const int parts = args[1].parts, lines = args[1].lines;
     const bool bf16 = args[0].format == F16_BF16;
     for (*groups = tokens > (bf16 ? MANY_GROUPS_FROM_BF16 : MANY_GROUPS_FROM) ? 2 : 1; *groups; --*groups) {
         bool early = *groups == 1 || bf16;
@@ -114,7 +114,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
         }
         launch[0].shared_bytes = fill(&args[0], 1, tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         if (*groups == 2 && tokens <= MANY_GROUPS_FROM && args[0].ring < 2) continue; /* jobs of 8 have room for more slots */
-        args[1].parts = parts, args[1].lines = lines, args[1].last_blocks = last_blocks;
+        args[1].parts = parts, args[1].lines = lines;
         launch[1].shared_bytes = fill_down(&args[1], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
         args[0].shares = even_shares(args[0].tiles, sms), args[0].down_shares = down_shares(&args[1], sms, early);

@@ -85,7 +85,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     bool squares = f->recipe == MOI_RECIPE_BLK128 && f->block == MOI_BLOCK_SQUARE && f->elem == MOI_E4M3;
     bool bf16 = f->recipe == MOI_RECIPE_BF16 && f->elem == MOI_BF16;
     if (!bf16 && ((!mx && !squares) || f->layout != MOI_LAYOUT_ROW)) return false;
-    *why = "hidden and width must be multiples of 32, of squares of 128, hidden at most 8192 and width at most 32768";
+    *why = "hidden and width must be multiples of 32 (squares: of 128), hidden at most 8192 and width at most 32768";
     const int multiple = squares ? F16_LINE : 32;
     if (d->hidden % multiple || d->width % multiple || !d->hidden || !d->width) return false;
     if (d->hidden > MOII_DECODE_F16_HIDDEN || d->width > MOII_DECODE_F16_WIDTH) return false;
@@ -220,7 +220,7 @@ static moi_status run_further(const moi_plan *plan, const launches *l, const moi
         down.u += lines * values, down.exponent += lines * (values / 8), down.scale += lines * 4;
         const int64_t left = plan->desc.moe_decode.width - (int64_t)n * lines * values;
         down.lines = (int)moii_min(lines, moii_ceil_div(left, values));
-        down.last_blocks = left > (int64_t)lines * values ? F16_BLOCKS(down.format) : moii_decode_last_blocks(left, down.format);
+        down.last_blocks = moii_decode_last_blocks(moii_min(left, lines * values), down.format);
         down.parts = (int)moii_ceil_div(down.lines, down.slot_lines);
         bool pushed;
         MOII_TRY(moii_gpu_enter(moii_gpu_of(plan->ctx), &pushed));

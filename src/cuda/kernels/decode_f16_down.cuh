@@ -46,9 +46,7 @@ MOII_FN unit first_unit(const worker &w, const moe_decode_f16_sm90_args &a)
 MOII_FN void send_for(const unit &u, int expert, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
     const int row = tile_of(u) * F16_ROWS;
-    if (elected()) {
-        load_down(w, a, slot, expert * a.hidden + row, u.part, a.policy);
-    }
+    if (elected()) load_codes(w, a, slot, u.part, expert * a.hidden + row, 0, a.policy);
     send_for_scales(w, a, slot, scales_from(a, expert, row), u.part);
 }
 

@@ -159,30 +159,28 @@ MOII_FN source source_of(const worker &w, const moe_decode_f16_sm90_args &a, int
 #endif
     return s;
 }
-#if TAIL
-/* Boxes have one line each, of a map whose rows end where they do; how many a slot has. */
-MOII_FN int boxes_of(const moe_decode_f16_sm90_args &a, int part) { return min(a.slot_lines, a.lines - part * a.slot_lines); }
-#define ROW_AT(line) ((line) * F16_ROW_BYTES(WEIGHTS))
-#endif
 MOII_FN unsigned long long policy_of(const source &s, const moe_decode_f16_sm90_args &a)
 {
     return SHARES_EXPERTS ? (unsigned long long)s.policy << 32 : a.policy;
 }
 
-#if PASS == 2
-/* A slot's codes, of 16 rows from `row` on: one lane. */
-MOII_FN void load_down(const worker &w, const moe_decode_f16_sm90_args &a, int slot, int row, int part, unsigned long long policy)
+/* Where rows are no whole lines a box has one line, of a map whose rows end where they do: how many a slot has; where a line begins. */
+MOII_FN int boxes_of(const moe_decode_f16_sm90_args &a, int part) { return min(a.slot_lines, a.lines - part * a.slot_lines); }
+MOII_FN int row_begin(int line) { return line * F16_ROW_BYTES(WEIGHTS); }
+
+/* A slot's codes, of the rows that the map has at y, z (in whole lines pass 2's has no z): one lane. */
+MOII_FN void load_codes(const worker &w, const moe_decode_f16_sm90_args &a, int slot, int part, int y, int z, unsigned long long policy)
 {
 #if TAIL
     const int boxes = boxes_of(a, part);
     barrier_expect(filled(w, slot), boxes * LINE_BYTES);
     for (int i = 0; i < boxes; i++)
-        box_load_as(slot_at(w, a, slot) + i * LINE_BYTES, &a.map, filled(w, slot), ROW_AT(part * a.slot_lines + i), row, 0, policy);
+        box_load_as(slot_at(w, a, slot) + i * LINE_BYTES, &a.map, filled(w, slot), row_begin(part * a.slot_lines + i), y, z, policy);
 #else
     barrier_expect(filled(w, slot), a.slot_bytes);
-    box_load_as(slot_at(w, a, slot), &a.map, filled(w, slot), 0, row, part * a.slot_lines, policy);
+    if (PASS == 1) box_load_as_4(slot_at(w, a, slot), &a.map, filled(w, slot), 0, y, z, part * a.slot_lines, policy);
+    else box_load_as(slot_at(w, a, slot), &a.map, filled(w, slot), 0, y, part * a.slot_lines, policy);
 #endif
 }
-#endif
 
 #endif

@@ -81,18 +81,7 @@ MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const li
 
 MOII_FN void send_for(const work &k, const source &from, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    if (elected()) {
-#if TAIL
-        const int boxes = boxes_of(a, k.part);
-        barrier_expect(filled(w, slot), boxes * LINE_BYTES);
-        for (int i = 0; i < boxes; i++)
-            box_load_as(slot_at(w, a, slot) + i * LINE_BYTES, &a.map, filled(w, slot), ROW_AT(k.part * a.slot_lines + i), k.tile * 8, 2 * from.expert,
-                        policy_of(from, a));
-#else
-        barrier_expect(filled(w, slot), a.slot_bytes);
-        box_load_as_4(slot_at(w, a, slot), &a.map, filled(w, slot), 0, k.tile * 8, 2 * from.expert, k.part * a.slot_lines, policy_of(from, a));
-#endif
-    }
+    if (elected()) load_codes(w, a, slot, k.part, k.tile * 8, 2 * from.expert, policy_of(from, a));
     send_for_scales(w, a, slot, scales_from(a, from.expert, k.tile * 8), k.part);
 }
 

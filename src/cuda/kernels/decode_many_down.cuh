@@ -12,9 +12,7 @@
 MOII_FN void send_for(const work &k, const source &from, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
     const int row = k.tile * F16_ROWS;
-    if (elected()) {
-        load_down(w, a, slot, from.expert * a.hidden + row, k.part, policy_of(from, a));
-    }
+    if (elected()) load_codes(w, a, slot, k.part, from.expert * a.hidden + row, 0, policy_of(from, a));
     send_for_scales(w, a, slot, scales_from(a, from.expert, row), k.part);
 }
 

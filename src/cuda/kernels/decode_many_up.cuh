@@ -36,7 +36,7 @@ MOII_FN void fetch_likely(const worker &w, const moe_decode_f16_sm90_args &a, li
 #pragma unroll 1
     for (int i = 0; i < a.likely && there_is(k, l) && k.part < a.parts; i++, next_slot(k, w, a, l)) {
 #if TAIL
-        if (w.lane < boxes_of(a, k.part)) box_fetch(&a.map, ROW_AT(k.part * a.slot_lines + w.lane), k.tile * 8, 2 * k.job);
+        if (w.lane < boxes_of(a, k.part)) box_fetch(&a.map, row_begin(k.part * a.slot_lines + w.lane), k.tile * 8, 2 * k.job);
 #else
         if (w.lane == 0) box_fetch_4(&a.map, 0, k.tile * 8, 2 * k.job, k.part * a.slot_lines);
 #endif
