@@ -215,9 +215,8 @@ static moi_status run_further(const moi_plan *plan, const launches *l, const moi
 {
     const state *s = plan->state;
     const int lines = down.lines, values = F16_LINE_VALUES(down.format);
-    down.continues = 1;
     for (int n = 1; n < l->downs; n++) {
-        down.u += lines * values, down.exponent += lines * (values / 8), down.scale += lines * 4;
+        down.before = n * lines, down.u += lines * values, down.exponent += lines * (values / 8), down.scale += lines * 4;
         const int64_t left = plan->desc.moe_decode.width - (int64_t)n * lines * values;
         down.lines = (int)moii_min(lines, moii_ceil_div(left, values));
         down.last_blocks = moii_decode_last_blocks(moii_min(left, lines * values), down.format);
@@ -248,7 +247,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     MOII_TRY(status);
     for (int64_t t = 0; t < in->tokens; t += l->tokens) {
         up.tokens = down.tokens = (int)moii_min(l->tokens, in->tokens - t);
-        up.scale = in->gate_up.scale, down.scale = in->down.scale;
+        up.codes = in->gate_up.data, up.scale = in->gate_up.scale, down.codes = in->down.data, down.scale = in->down.scale;
         moii_decode_routing r;
         MOII_TRY(moii_decode_route(plan, in, t, up.tokens, &s->places, &s->route, workspace, stream, &r));
         MOII_DECODE_SET_ROUTING(&r, &up, &down);

@@ -145,6 +145,7 @@ extern "C" void __tsan_func_exit() {}
 
 template <class T> static inline T __ldg(const T *p) { return *p; }
 template <class T> static inline T __ldcg(const T *p) { return *p; }
+static inline double __longlong_as_double(long long bits) { double v; memcpy(&v, &bits, sizeof v); return v; }
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 static inline void __nanosleep(unsigned int) { emu::m->wait(emu::AGAIN); }

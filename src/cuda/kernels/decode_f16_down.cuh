@@ -7,6 +7,7 @@
 #ifndef MOII_DECODE_F16_DOWN_CUH
 #define MOII_DECODE_F16_DOWN_CUH
 
+#include "decode_f16_far.cuh"
 #include "decode_f16_handover.cuh"
 
 /* A worker's units, one behind the other: a part of tile blockIdx + number * gridDim. */
@@ -132,6 +133,23 @@ MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const 
 
 enum { SLOTS_AT_ONCE = 8 };
 
+/* An output that is Inf or NaN, from its slots' sums. */
+MOII_FN float far_output(unsigned int at, int token, int row, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    float y = 0;
+#pragma unroll 1
+    for (int pair = token * a.top_k; pair < (token + 1) * a.top_k; pair++, at += F16_ROWS * 4) {
+        const int id = l.ids[pair];
+        if (id < 0) continue;
+        float sum = shared_read(at);
+#pragma unroll 1
+        for (int part = 1; part < a.parts; part++) sum += shared_read(at + part * (l.pairs * F16_ROWS * 4));
+        const int job = a.tokens == 1 && a.logits ? pair : l.job[l.first[id]];
+        y = __fmaf_rn(l.weights[pair], mended(sum, id, row, job, token, a), y);
+    }
+    return y;
+}
+
 /* Workers: outputs of the block's tiles. */
 MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
@@ -141,11 +159,12 @@ MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, con
         int number = 0, token = i / F16_ROWS;
         for (; token >= a.tokens; token -= a.tokens) number++;
         const int tile = (int)blockIdx.x + number * (int)gridDim.x;
+        const unsigned int first = w.shared + a.at_sums + ((number * a.parts * l.pairs + token * a.top_k) * F16_ROWS + row) * 4;
         float y = 0;
 #pragma unroll 1
         for (int slot = 0; slot < a.top_k; slot += SLOTS_AT_ONCE) {
             const int pair = token * a.top_k + slot;
-            unsigned int at = w.shared + a.at_sums + ((number * a.parts * l.pairs + pair) * F16_ROWS + row) * 4;
+            unsigned int at = first + slot * (F16_ROWS * 4);
             float sum[SLOTS_AT_ONCE];
 #pragma unroll 1
             for (int part = 0; part < a.parts; part++, at += l.pairs * F16_ROWS * 4)
@@ -166,6 +185,7 @@ MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, con
         }
         const long long to = (long long)token * a.hidden + tile * F16_ROWS + row;
         if (tile >= a.tiles) continue;
+        if (may_be_far(y)) y = far_output(first, token, tile * F16_ROWS + row, a, l);
         if (a.out_f32) ((float *)a.out)[to] = y;
         else ((unsigned short *)a.out)[to] = (unsigned short)moii_bf16_encode(y);
     }

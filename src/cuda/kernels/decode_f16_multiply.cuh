@@ -2,8 +2,8 @@
  * decode_f16_multiply.cuh: a line of an item, 16 rows of 128 codes, times columns of FP16; or of 64 values, times columns of BF16.
  *
  * E4M3 and E5M2 become FP16 exactly, two codes by one instruction, E2M1 times 2^-14 by bytes (eight_f16.cuh).  What has one scale, a block of 32
- * or a whole line, is a sum of its own (FP32, by mma.m16n8k16), multiplied first by the column's power of two, then by the scale, so that nothing leaves
- * FP32 on the way.
+ * or a whole line, is a sum of its own (FP32, by mma.m16n8k16).  A whole line's is multiplied first by the column's power of two, then by the scale, so that
+ * nothing leaves FP32 on the way; blocks of 32 by their scales first, and their sum by the column's power: what leaves FP32 there is decode_f16_far.cuh's.
  *   scale   of 32: the float with the scale's bits as exponent and a full mantissa: 2^(e - 126), 2^-24 of it less; e = 0 gives 2^-126 and
  *           e = 255 NaN, as they should
  *   rows    row i of the tensor core's product is row 2i (i < 4) or 2i - 7 (i < 8) of the item's eight: so a half warp's reads of
@@ -128,11 +128,17 @@ MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2, const colum
     }
 }
 #else
-/* sum += d times a scale of row g, and of row g + 8, and the factors of columns. */
-MOII_FN void add_scaled(tile_sum &sum, const float d[4], float s0, float s1, float2 f)
+/* sum += d times a scale of row g, and of row g + 8. */
+MOII_FN void add_scaled(tile_sum &sum, const tile_sum &d, float s0, float s1)
 {
-    sum.v[0] = __fmaf_rn(s0, d[0] * f.x, sum.v[0]), sum.v[1] = __fmaf_rn(s0, d[1] * f.y, sum.v[1]);
-    sum.v[2] = __fmaf_rn(s1, d[2] * f.x, sum.v[2]), sum.v[3] = __fmaf_rn(s1, d[3] * f.y, sum.v[3]);
+    sum.v[0] = __fmaf_rn(s0, d.v[0], sum.v[0]), sum.v[1] = __fmaf_rn(s0, d.v[1], sum.v[1]);
+    sum.v[2] = __fmaf_rn(s1, d.v[2], sum.v[2]), sum.v[3] = __fmaf_rn(s1, d.v[3], sum.v[3]);
+}
+/* sum += d times the factors of columns. */
+MOII_FN void add_factored(tile_sum &sum, const tile_sum &d, float2 f)
+{
+    sum.v[0] = __fmaf_rn(d.v[0], f.x, sum.v[0]), sum.v[1] = __fmaf_rn(d.v[1], f.y, sum.v[1]);
+    sum.v[2] = __fmaf_rn(d.v[2], f.x, sum.v[2]), sum.v[3] = __fmaf_rn(d.v[3], f.y, sum.v[3]);
 }
 
 /* sum += the line, for n times 8 columns, 1 or 2, a constant.  at: this lane's place in it; scales: of row g and of row g + 8, a word each: four of E8M0, or
@@ -140,9 +146,7 @@ MOII_FN void add_scaled(tile_sum &sum, const float d[4], float s0, float s1, flo
 MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2 scales, const column_source *columns)
 {
     float2 f[2];
-#if WEIGHTS == F16_SQUARES
-    tile_sum whole[2][2] = {}; /* blocks in turn: half as many wait for each other */
-#endif
+    tile_sum whole[2][2] = {}; /* of squares: blocks in turn, half as many wait for each other */
 #pragma unroll
     for (int i = 0; i < n; i++) f[i] = factors_of(columns[i]);
     const line_codes codes = codes_of(at);
@@ -160,18 +164,21 @@ MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2 scales, cons
             tile_sum d = { { 0, 0, 0, 0 } };
             mma(d, t0, b0, x.x, x.y);
             mma(d, t1, b1, x.z, x.w);
-            add_scaled(sum[i], d.v, scale_of(scales.x, b), scale_of(scales.y, b), f[i]);
+            add_scaled(whole[i][0], d, scale_of(scales.x, b), scale_of(scales.y, b));
 #endif
         }
     }
-#if WEIGHTS == F16_SQUARES
 #pragma unroll
     for (int i = 0; i < n; i++) {
+#if WEIGHTS == F16_SQUARES
+        tile_sum line = {};
 #pragma unroll
-        for (int j = 0; j < 4; j++) whole[i][0].v[j] += whole[i][1].v[j];
-        add_scaled(sum[i], whole[i][0].v, moii_float_of(scales.x), moii_float_of(scales.y), f[i]);
-    }
+        for (int j = 0; j < 4; j++) whole[i][0].v[j] += whole[i][1].v[j], line.v[j] = whole[i][0].v[j] * (j % 2 ? f[i].y : f[i].x);
+        add_scaled(sum[i], line, moii_float_of(scales.x), moii_float_of(scales.y));
+#else
+        add_factored(sum[i], whole[i][0], f[i]);
 #endif
+    }
 }
 #endif
 MOII_FN void add_line(tile_sum &sum, unsigned int at, uint2 scales, const column_source &columns) { add_lines(1, &sum, at, scales, &columns); }

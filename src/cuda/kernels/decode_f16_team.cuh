@@ -7,6 +7,7 @@
 #ifndef MOII_DECODE_F16_TEAM_CUH
 #define MOII_DECODE_F16_TEAM_CUH
 
+#include "decode_f16_far.cuh"
 #include "decode_f16_slot.cuh"
 
 /* True: it is of another item. */
@@ -47,6 +48,23 @@ MOII_FN void put_u(const moe_decode_f16_sm90_args &a, float u, bool there, int j
     if (!MANY || WEIGHTS != F16_BF16) write_exponent(exponent_of(a, job, column, tile), most);
 }
 
+/* Sums of gate, then of up, of a lane's two columns, where any lane has one that is Inf or NaN. */
+MOII_FN void mend_item(float v[4], const work &k, int column, bool even, bool odd, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    if (!__any_sync(0xFFFFFFFFu, may_be_far(fabsf(v[0]) + fabsf(v[1]) + fabsf(v[2]) + fabsf(v[3])))) return;
+    const far_column first = far_x(a, token_in(k.job, column, w, a, l)), second = far_x(a, token_in(k.job, column + 1, w, a, l));
+    const int expert = expert_of(w, a, k.job), gate = k.tile * 8 + row_at(w.lane / 4);
+#pragma unroll 1
+    for (int i = 0; i < 4; i++) {
+        const int row = i & 2 ? a.width + gate : gate;
+        const float sum = i & 2 ? i & 1 ? v[3] : v[2] : i & 1 ? v[1] : v[0];
+        const bool mine = (i & 1 ? odd : even) & may_be_far(sum) & has_far_scale(a, expert, row, a.hidden);
+        if (!__any_sync(0xFFFFFFFFu, mine)) continue;
+        const float far = far_sum(a, expert, 2 * a.width, row, i & 1 ? second : first, a.hidden);
+        v[0] = mine && i == 0 ? far : v[0], v[1] = mine && i == 1 ? far : v[1], v[2] = mine && i == 2 ? far : v[2], v[3] = mine && i == 3 ? far : v[3];
+    }
+}
+
 /* The warp that finishes a team's items. */
 MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int team)
 {
@@ -70,6 +88,7 @@ MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const li
 #pragma unroll
             for (int i = 1; i < F16_TEAM; i++)
                 v[0] += moii_float_of(part[i].x), v[1] += moii_float_of(part[i].y), v[2] += moii_float_of(part[i].z), v[3] += moii_float_of(part[i].w);
+            mend_item(v, k, column, even, odd, w, a, l);
             put_u(a, moii_swiglu(v[0], v[2]), even, k.job, column, k.tile, w.lane / 4);
             if (a.tokens > 1) put_u(a, moii_swiglu(v[1], v[3]), odd, k.job, column + 1, k.tile, w.lane / 4);
             if (group == groups) break;

@@ -71,6 +71,9 @@ MOII_FN void begin_turn(int turn, int team, const worker &w, const moe_decode_f1
 
 MOII_FN void come_to(const work &, const worker &, const lists &) {}
 
+/* A column's number is its token's. */
+MOII_FN int token_in(int, int column, const worker &, const moe_decode_f16_sm90_args &a, const lists &) { return min(column, a.tokens - 1); }
+
 /* Columns of x are there from the beginning. */
 typedef struct held_columns { int job; } held_columns;
 MOII_FN held_columns first_columns(const moe_decode_f16_sm90_args &, const lists &) { return held_columns(); }

@@ -7,6 +7,7 @@
 #define MOII_DECODE_MANY_DOWN_CUH
 
 #include "decode_many_rooms.cuh"
+#include "decode_f16_far.cuh"
 #include "decode_f16_slot.cuh"
 
 MOII_FN void send_for(const work &k, const source &from, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
@@ -31,6 +32,20 @@ MOII_FN float *sums_of(const worker &w, const moe_decode_f16_sm90_args &a, const
     const int pair = pair_of(w, a, k.job, group * F16_MOST_TOKENS + w.lane % 4 * 2 + i);
     return pair < 0 ? 0 : a.sums + (long long)pair * a.hidden + (k.tile * F16_ROWS + row_at(w.lane / 4));
 }
+/* Of all of a worker's items, behind the last of a row's lines: sums that are Inf or NaN, as they were put. */
+MOII_FN void mend_items(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    if ((a.before + a.lines) * F16_LINE < a.width) return;
+#pragma unroll 1
+    for (work k = first_item(a, l, w.warp); there_is(k, l); next_item(k, a, l))
+#pragma unroll 1
+        for (int i = 0; i < 4 * GROUPS; i++) {
+            const int column = i / 4 * F16_MOST_TOKENS + w.lane % 4 * 2 + i % 2, row = k.tile * F16_ROWS + row_at(w.lane / 4) + i / 2 % 2 * 8;
+            float *to = sums_of(w, a, k, i / 4, i % 2);
+            if (to) to[i / 2 % 2 * 8] = mended(to[i / 2 % 2 * 8], expert_of(w, a, k.job), row, k.job, column, a);
+        }
+}
+
 MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const tile_sum &sum, const work &k, int group)
 {
 #pragma unroll
@@ -42,7 +57,7 @@ MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const 
 /* What an item begins with. */
 MOII_FN void take_sums(tile_sum sum[GROUPS], const work &k, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    if (!a.continues || !there_is(k, l)) return;
+    if (!a.before || !there_is(k, l)) return;
 #pragma unroll
     for (int n = 0; n < 2 * GROUPS; n++) {
         const float *from = sums_of(w, a, k, n / 2, n % 2);
@@ -61,6 +76,14 @@ MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_a
     return later;
 }
 
+/* NaN if one of them is Inf or NaN. */
+MOII_FN float stays_finite(float finite, const tile_sum &sum)
+{
+#pragma unroll
+    for (int j = 0; j < 4; j++) finite = __fmaf_rn(sum.v[j], 0, finite);
+    return finite;
+}
+
 MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, work k, work later)
 {
     held_columns held = first_columns(a, l);
@@ -69,6 +92,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
     source from = {};
     if (there_is(later, l)) from = source_of(w, a, later.job);
     take_sums(all, k, w, a, l);
+    float finite = 0; /* as long as all sums are */
     for (;;) {
         hold_columns(held, k, w, a, l);
         if (!there_is(k, l)) break;
@@ -85,14 +109,15 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)
 #pragma unroll
-            for (int j = 0; j < 4; j++) all[g].v[j] = k.part || a.continues ? all[g].v[j] + sum[g].v[j] : sum[g].v[j];
+            for (int j = 0; j < 4; j++) all[g].v[j] = k.part || a.before ? all[g].v[j] + sum[g].v[j] : sum[g].v[j];
         const work done = k;
         if (!next_slot(k, a, l)) continue;
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)
-            if (g == 0 || !few) put_sums(w, a, all[g], done, g);
+            if (g == 0 || !few) put_sums(w, a, all[g], done, g), finite = stays_finite(finite, all[g]);
         take_sums(all, k, w, a, l);
     }
+    if (may_be_far(finite)) mend_items(w, a, l);
 }
 
 #endif

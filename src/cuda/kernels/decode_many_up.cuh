@@ -22,6 +22,12 @@ MOII_FN void come_to(const work &k, const worker &w, const lists &l)
 {
     if (k.left == k.second && l.own[1].last > l.own[1].job) lets_in(l, w.lane);
 }
+/* The token of a job's column, or where it has fewer, of the last one: all of a warp. */
+MOII_FN int token_in(int job, int column, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    find_tokens(l, a, job, l.scratch, w.lane);
+    return l.scratch[min(column, (l.job[job] >> 16) - 1)];
+}
 
 #include "decode_f16_team.cuh"
 

@@ -57,7 +57,7 @@ typedef struct many_shares {
 typedef struct moe_decode_f16_sm90_args {
     product_map map;            /* of the weights */
     unsigned long long policy;  /* by which they stay in L2 */
-    const unsigned char *scale;
+    const unsigned char *scale, *codes; /* of the weights, too */
     const unsigned short *x;    /* BF16 [tokens, hidden] */
     unsigned short *u;          /* FP16 [job, columns, width], times a power of two for each 8 values: 2^(exponent - 141); beside BF16 weights BF16 */
     unsigned char *exponent;    /* [job, columns, width / 8], rows exponent_row apart: decode_f16_columns.cuh; beside BF16 it says that u is there */
@@ -92,7 +92,7 @@ typedef struct moe_decode_f16_sm90_args {
     int *shares_left;           /* of each block of pass 2 what it does of either half (decode_many_lists.cuh), and their first jobs' words */
     short *pairs_left;          /* [job, columns]: pairs, -1 behind them */
     float *sums;                /* [pair, hidden]: by pass 2 for pass 3 */
-    int continues;              /* pass 2: sums are there, of the lines before these: a launch behind the first (decode_many_down.cuh) */
+    int before;                 /* pass 2: lines before these, whose sums are there: a launch behind the first (decode_many_down.cuh) */
     int buffers;                /* jobs whose columns have room */
     int likely;                 /* pass 1: slots of each worker that are asked for before jobs are known */
     many_shares shares, down_shares; /* of pass 1's blocks, and pass 2's */

@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(BOUND, 1) moe_decode_many_sm90(cons
     make_lists(l, a, w.warp, w.lane);
 #else
     if (threadIdx.x == 0) grid_release();
-    if (a.continues) grid_wait();
+    if (a.before) grid_wait();
     take_jobs(l, a);
 #endif
     held_columns h = first_columns(a, l);
