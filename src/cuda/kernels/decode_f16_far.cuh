@@ -10,7 +10,8 @@
 #include "moe_decode_f16_sm90_args.h"
 #include "num.h"
 
-MOII_FN bool may_be_far(float sum) { return WEIGHTS != F16_SQUARES && WEIGHTS != F16_BF16 && !moii_is_finite(sum); }
+enum { MAY_BE_FAR = WEIGHTS != F16_SQUARES && WEIGHTS != F16_BF16 };
+MOII_FN bool may_be_far(float sum) { return MAY_BE_FAR && !moii_is_finite(sum); }
 
 /* x, or u with its exponents; whole, whatever lines the launch has. */
 typedef struct far_column { const unsigned short *values; const unsigned char *exponents; } far_column;

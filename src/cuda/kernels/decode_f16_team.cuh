@@ -51,16 +51,18 @@ MOII_FN void put_u(const moe_decode_f16_sm90_args &a, float u, bool there, int j
 /* Sums of gate, then of up, of a lane's two columns, where any lane has one that is Inf or NaN. */
 MOII_FN void mend_item(float v[4], const work &k, int column, bool even, bool odd, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
-    if (!__any_sync(0xFFFFFFFFu, may_be_far(fabsf(v[0]) + fabsf(v[1]) + fabsf(v[2]) + fabsf(v[3])))) return;
-    const far_column first = far_x(a, token_in(k.job, column, w, a, l)), second = far_x(a, token_in(k.job, column + 1, w, a, l));
+    if (!MAY_BE_FAR || !__any_sync(0xFFFFFFFFu, may_be_far(fabsf(v[0]) + fabsf(v[1]) + fabsf(v[2]) + fabsf(v[3])))) return;
+    const int first = token_in(k.job, column, w, a, l), second = token_in(k.job, column + 1, w, a, l);
     const int expert = expert_of(w, a, k.job), gate = k.tile * 8 + row_at(w.lane / 4);
 #pragma unroll 1
     for (int i = 0; i < 4; i++) {
         const int row = i & 2 ? a.width + gate : gate;
         const float sum = i & 2 ? i & 1 ? v[3] : v[2] : i & 1 ? v[1] : v[0];
-        const bool mine = (i & 1 ? odd : even) & may_be_far(sum) & has_far_scale(a, expert, row, a.hidden);
+        bool mine = (i & 1 ? odd : even) & may_be_far(sum);
         if (!__any_sync(0xFFFFFFFFu, mine)) continue;
-        const float far = far_sum(a, expert, 2 * a.width, row, i & 1 ? second : first, a.hidden);
+        mine = mine & has_far_scale(a, expert, row, a.hidden);
+        if (!__any_sync(0xFFFFFFFFu, mine)) continue;
+        const float far = far_sum(a, expert, 2 * a.width, row, far_x(a, i & 1 ? second : first), a.hidden);
         v[0] = mine && i == 0 ? far : v[0], v[1] = mine && i == 1 ? far : v[1], v[2] = mine && i == 2 ? far : v[2], v[3] = mine && i == 3 ? far : v[3];
     }
 }
