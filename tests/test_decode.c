@@ -210,37 +210,43 @@ static void test_neighbours(void **state)
     }
 }
 
-/* Every third row has scales with which sums of codes leave FP32 though x or u, which are as small, brings them back.  A token's bits are those that it has
- * alone, whatever its neighbours are: every fourth one is NaN. */
+/* The first token's bits are those that it has alone. */
 static void check_alone(const char *row, const problem *p)
 {
-    problem one = *p;
+    problem whole = *p, one = *p;
     char *all = moit_alloc(y_bytes(p)), *alone = moit_alloc(y_bytes(p));
     one.a.tokens = 1;
-    problem whole = *p;
     if (run_on(contexts[1], row, &whole, all) && run_on(contexts[1], row, &one, alone)) assert_memory_equal(all, alone, (size_t)y_bytes(&one));
     moit_free(all), moit_free(alone);
 }
+
+/* Every third row has scales with which sums of codes leave FP32, though x or u, which are as small, bring them back; every fourth token is NaN.  Where
+ * down goes in several launches, it is the first one's sums that leave FP32, and the last one adds as much to them: its u are larger, its scales smaller. */
 static void test_far_scales(void **state)
 {
     (void)state;
     const moi_format formats[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP4, { .recipe = MOI_RECIPE_MX32, .elem = MOI_E5M2 } };
     static const int least[] = { 242, 248, 234 }; /* and two more: the largest weights are 2^126 */
     static const int64_t tokens[] = { 1, 7, 11, 70, 11 }, sides[][2] = { { 256, 128 }, { 160, 416 }, { 32, 10240 } };
-    for (int i = 0; i < 3 * 2 * 2 * 4 + 3; i++) { /* the last ones in several launches of down */
+    enum { NARROW = 3 * 2 * 2 * 4, WIDE = 3, LAST = 16, MORE = 40 }; /* of wide cases: blocks of the last launch; by what gate and up are larger there */
+    for (int i = 0; i < NARROW + WIDE; i++) {
         if (!moit_picked(i % 7 == 1 ? 97 : (uint64_t)i + 1)) continue; /* some are in the selection that runs without a GPU */
-        const int elem = i % 3, which = i < 48 ? i / 3 % 2 : 1, side = i < 48 ? i / 6 % 2 : 2;
+        const bool wide = i >= NARROW;
+        const int elem = i % 3, which = wide ? 1 : i / 3 % 2, side = wide ? 2 : i / 6 % 2;
         const int64_t h = sides[side][0], f = sides[side][1], rows = 2 * (which ? h : 2 * f);
         problem p = problem_make(formats[elem], (shape){ tokens[i / 12], h, f, 2, 2 }, MOI_BF16, MOI_F32);
         for (int64_t l = 0; l < p.a.tokens * h; l++) {
             const float x = (float)moi_decode(MOI_BF16, p.x, l) * (which ? 0x1p-60f : 0x1p-100f);
             moi_encode(MOI_BF16, p.x, l, l / h % 4 == 3 ? NAN : x);
         }
+        for (int64_t r = 0; wide && r < 4 * f; r++) /* h is one block */
+            if (r % f >= f - 32 * LAST) ((unsigned char *)p.scales[0])[r] += MORE;
         const int64_t scales = moi_scale_bytes(&formats[elem], 1, which ? f : h, 0);
-        for (int64_t l = 0; l < rows * scales; l++) { /* the last launch's own sums are finite */
+        for (int64_t l = 0; l < rows * scales; l++) {
             unsigned char *s = (unsigned char *)p.scales[which] + l;
             const int64_t block = l % scales;
-            if (l / scales % 3 == 0) *s = (unsigned char)(block < 4 ? least[elem] + *s % 3 : block >= scales - 16 ? least[elem] - 9 : 0);
+            const int others = !wide ? least[elem] - 9 : block < scales - LAST ? 0 : least[elem] - 2 * MORE;
+            if (l / scales % 3 == 0) *s = (unsigned char)(block < 4 ? least[elem] + *s % 3 : others);
         }
         check(&p);
         for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p);

@@ -60,9 +60,9 @@ MOII_FN void mend_item(float v[4], const work &k, int column, bool even, bool od
         const float sum = i & 2 ? i & 1 ? v[3] : v[2] : i & 1 ? v[1] : v[0];
         bool mine = (i & 1 ? odd : even) & may_be_far(sum);
         if (!__any_sync(0xFFFFFFFFu, mine)) continue;
-        mine = mine & has_far_scale(a, expert, row, a.hidden);
+        mine = mine & has_far_scale(a, expert, row);
         if (!__any_sync(0xFFFFFFFFu, mine)) continue;
-        const float far = far_sum(a, expert, 2 * a.width, row, far_x(a, i & 1 ? second : first), a.hidden);
+        const float far = far_sum(a, expert, row, far_x(a, i & 1 ? second : first));
         v[0] = mine && i == 0 ? far : v[0], v[1] = mine && i == 1 ? far : v[1], v[2] = mine && i == 2 ? far : v[2], v[3] = mine && i == 3 ? far : v[3];
     }
 }

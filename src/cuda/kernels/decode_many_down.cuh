@@ -26,10 +26,11 @@ MOII_FN bool next_slot(work &k, const moe_decode_f16_sm90_args &a, const lists &
     return true;
 }
 
-/* Where a lane's sums are of column i, 0 or 1, of a group; 0: there is none. */
+/* A lane's columns of a group: i is 0 or 1.  Where its sums of one are; 0: there is none. */
+MOII_FN int column_at(const worker &w, int group, int i) { return group * F16_MOST_TOKENS + w.lane % 4 * 2 + i; }
 MOII_FN float *sums_of(const worker &w, const moe_decode_f16_sm90_args &a, const work &k, int group, int i)
 {
-    const int pair = pair_of(w, a, k.job, group * F16_MOST_TOKENS + w.lane % 4 * 2 + i);
+    const int pair = pair_of(w, a, k.job, column_at(w, group, i));
     return pair < 0 ? 0 : a.sums + (long long)pair * a.hidden + (k.tile * F16_ROWS + row_at(w.lane / 4));
 }
 /* Of all of a worker's items, behind the last of a row's lines: sums that are Inf or NaN, as they were put. */
@@ -40,9 +41,9 @@ MOII_FN void mend_items(const worker &w, const moe_decode_f16_sm90_args &a, cons
     for (work k = first_item(a, l, w.warp); there_is(k, l); next_item(k, a, l))
 #pragma unroll 1
         for (int i = 0; i < 4 * GROUPS; i++) {
-            const int column = i / 4 * F16_MOST_TOKENS + w.lane % 4 * 2 + i % 2, row = k.tile * F16_ROWS + row_at(w.lane / 4) + i / 2 % 2 * 8;
+            const int lower = i / 2 % 2 * 8, row = k.tile * F16_ROWS + row_at(w.lane / 4) + lower;
             float *to = sums_of(w, a, k, i / 4, i % 2);
-            if (to) to[i / 2 % 2 * 8] = mended(to[i / 2 % 2 * 8], expert_of(w, a, k.job), row, k.job, column, a);
+            if (to) to[lower] = mended(to[lower], expert_of(w, a, k.job), row, k.job, column_at(w, i / 4, i % 2), a);
         }
 }
 

@@ -57,7 +57,7 @@ typedef struct many_shares {
 typedef struct moe_decode_f16_sm90_args {
     product_map map;            /* of the weights */
     unsigned long long policy;  /* by which they stay in L2 */
-    const unsigned char *scale, *codes; /* of the weights, too */
+    const unsigned char *scale, *codes; /* all experts' as they lie; codes only for sums that are worked out anew (decode_f16_far.cuh) */
     const unsigned short *x;    /* BF16 [tokens, hidden] */
     unsigned short *u;          /* FP16 [job, columns, width], times a power of two for each 8 values: 2^(exponent - 141); beside BF16 weights BF16 */
     unsigned char *exponent;    /* [job, columns, width / 8], rows exponent_row apart: decode_f16_columns.cuh; beside BF16 it says that u is there */
