@@ -254,6 +254,22 @@ static void test_far_scales(void **state)
     }
 }
 
+/* Items whose scales come by boxes of 16 to 128 bytes of a row, one or several, of few items and of more than have room. */
+static void test_scale_boxes(void **state)
+{
+    (void)state;
+    const moi_format formats[] = { MOI_FORMAT_MXFP8, { .recipe = MOI_RECIPE_MX32, .elem = MOI_E5M2 } };
+    static const int64_t tokens[] = { 9, 70 };
+    static const int64_t sides[][2] = { { 512, 1536 }, { 1024, 640 }, { 1536, 64 }, { 2048, 160 }, { 4096, 96 }, { 6144, 32 }, { 8192, 64 } };
+    for (int i = 0; i < 2 * 2 * 7; i++) {
+        if (!moit_picked(i % 7 == 1 ? 97 : (uint64_t)i + 1)) continue; /* some are in the selection that runs without a GPU */
+        problem p = problem_make(formats[i % 2], (shape){ tokens[i / 2 % 2], sides[i / 4][0], sides[i / 4][1], 2, 2 }, MOI_BF16, MOI_F32);
+        check(&p);
+        for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p);
+        problem_free(&p);
+    }
+}
+
 /* x so large that sums of codes leave FP32 although the dequantised products do not. */
 static void test_large_x(void **state)
 {
@@ -414,6 +430,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
         cmocka_unit_test(test_special_weights), cmocka_unit_test(test_special_lines), cmocka_unit_test(test_neighbours), cmocka_unit_test(test_far_scales),
+        cmocka_unit_test(test_scale_boxes),
         cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace),
         cmocka_unit_test(test_refusals),
     };

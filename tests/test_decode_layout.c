@@ -99,13 +99,17 @@ static void check(int hidden, int width, int experts, int top_k, int tokens, moi
 
 static void check_all(void (*one)(int hidden, int width, int experts, int top_k, int tokens, moi_format weights), int least, int most)
 {
-    const moi_format weights[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_BF16, MOI_FORMAT_MXFP4 };
+    const moi_format weights[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_BF16, MOI_FORMAT_MXFP4, MOI_FORMAT_BLK128_WEIGHT };
     static const int experts[] = { 1, 8, 128, 512, MOII_DECODE_F16_EXPERTS }, top_ks[] = { 1, 3, 8, MOII_DECODE_F16_TOP_K };
     for (int i = 0; i < LENGTHS * LENGTHS; i++)
         for (size_t e = 0; e < sizeof experts / sizeof *experts; e++)
             for (size_t k = 0; k < sizeof top_ks / sizeof *top_ks; k++)
                 for (int tokens = least; tokens <= most; tokens *= 2)
-                    for (int w = 0; w < 3; w++) one(lengths[i % LENGTHS], lengths[i / LENGTHS], experts[e], top_ks[k], tokens, weights[w]);
+                    for (int w = 0; w < 4; w++) {
+                        const int hidden = lengths[i % LENGTHS], width = lengths[i / LENGTHS];
+                        if (w == 3 && (hidden % 128 || width % 128)) continue; /* the row for all weights has them */
+                        one(hidden, width, experts[e], top_ks[k], tokens, weights[w]);
+                    }
 }
 
 static void test_all(void **state)
@@ -167,17 +171,34 @@ static void test_scales(void **state)
 
 /* ---- more tokens, or of larger layers ---- */
 
-static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, int tokens, bool bf16, int end)
+/* Bytes of all scales that have room: of each slot words by lanes, or of items by boxes, whose rows are a power of two up to 128 and which lie at multiples of
+ * their swizzle's pattern; no slot's are in two pieces of 16 bytes. */
+static int scale_room(const moe_decode_f16_sm90_args *a, int pass, const moi_format *f, int64_t k, int slots)
 {
+    const int lines = pass == 1 ? F16_UP_LINES(a->format) : F16_DOWN_LINES(a->format), rooms = a->scale_rooms, box = a->scale_box;
+    const bool wide = f->recipe == MOI_RECIPE_MX32 && f->elem != MOI_E2M1;
+    if (f->recipe == MOI_RECIPE_BF16) return 0;
+    if (!rooms) return slots * F16_ROWS * 4 * (lines + a->tail);
+    assert_true(pass == 1 && wide && !a->tail && a->scale_row == k / 32 && (rooms == 2 || rooms == 4));
+    assert_true(box >= 16 && box <= 128 && (box & (box - 1)) == 0 && a->scale_row % box == 0 && (box == 128 || a->scale_row % (2 * box)));
+    assert_true(a->whole && F16_ROWS * a->scale_row % (8 * box) == 0);
+    return MANY_TEAMS * rooms * F16_ROWS * a->scale_row;
+}
+
+static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, const moi_moe_decode_desc *d, int end)
+{
+    const int tokens = (int)d->max_tokens;
+    const bool bf16 = d->weights.recipe == MOI_RECIPE_BF16;
     bool up = pass == 1;
     int pairs = tokens * a->top_k, slots = (up ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
+    const int room = scale_room(a, pass, &d->weights, up ? d->hidden : d->width, slots);
     const int scratch = a->top_k > 8 && a->experts <= 512 ? 512 * 4 : scratch_of(a);
     const int up_sums = larger(MANY_UP_WORKERS * 2 * (a->columns / 8) * 512, MANY_UP_WARPS * scratch);
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
-        { a->at_scales, bf16 ? 0 : slots * F16_ROWS * 4 * ((up ? F16_UP_LINES(a->format) : F16_DOWN_LINES(a->format)) + a->tail), 4 },
+        { a->at_scales, room, a->scale_rooms ? 1024 : 4 },
         { a->at_columns, a->buffers * (a->columns / 8) * a->lines * (bf16 ? 2 * 8 * 64 : 4 * 8 * 64 + (up ? 32 : 128)), 16 },
-        { a->at_barriers, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 8 },
+        { a->at_barriers, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers + MANY_TEAMS * a->scale_rooms), 8 },
         { a->at_expert, a->most_jobs * 4, 4 },
         { up ? a->at_sums : a->at_column, up ? up_sums : a->most_jobs * a->columns * 2, 16 },
         { up ? a->at_ids : a->at_share, up ? larger(pairs * 2, a->experts <= 512 ? a->experts * 4 : 0) : 0, 4 },
@@ -218,7 +239,8 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         const moe_decode_f16_sm90_args *a = &args[pass - 1];
         int workers = pass == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS;
         assert_true(launch[pass - 1].shared_bytes <= SHARED && launch[pass - 1].threads <= 1024 && launch[pass - 1].grid[0] == SMS);
-        assert_true(a->ring >= 1 && a->buffers >= 1 && workers * a->ring + 4 * MANY_TEAMS + 2 * a->buffers <= launch[pass - 1].threads);
+        assert_true(a->ring >= 1 && a->buffers >= 1);
+        assert_true(workers * a->ring + 4 * MANY_TEAMS + 2 * a->buffers + MANY_TEAMS * a->scale_rooms <= launch[pass - 1].threads);
         assert_true(a->columns == 8 * groups && a->most_jobs >= jobs_of(tokens * top_k, experts, a->columns));
         assert_true(a->exponent_row >= width / 8 && a->exponent_row % 8 == 0 && (bf16 || a->exponent_row % 16 == 0)); /* whole lines */
         const int left = (pass == 1 ? hidden : width) - (a->lines - 1) * F16_LINE_VALUES(a->format);
@@ -227,7 +249,10 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         const int launches = pass == 1 ? 1 : moii_decode_many_launches(&d, a), all = few[pass - 1].parts;
         assert_true(a->slot_lines == few[pass - 1].slot_lines && a->parts * launches >= all && a->parts * (launches - 1) < all);
         assert_int_equal(a->lines, launches == 1 ? few[pass - 1].lines : a->parts * a->slot_lines);
-        check_many_places(a, pass, tokens, bf16, launch[pass - 1].shared_bytes);
+        const int most = pass == 1 ? F16_UP_LINES(a->format) : F16_DOWN_LINES(a->format);
+        if (a->whole) assert_true(!a->tail && a->lines == a->parts * a->slot_lines && a->slot_lines == most);
+        if (a->whole && pass == 1 && a->format != F16_SQUARES) assert_true(a->scale_rooms);
+        check_many_places(a, pass, &d, launch[pass - 1].shared_bytes);
         if (early) assert_true(launch[pass - 1].shared_bytes + 2048 <= TOGETHER); /* a block of pass 3 beside it: 1 KB is each block's own */
     }
     assert_true(launch[2].grid[0] == (early ? SMS : 4 * SMS) && launch[2].threads == 32 * MANY_SUM_WARPS);
@@ -241,7 +266,7 @@ static void test_many(void **state)
     check_all(check_many, 1, MANY_TOKENS);
 }
 
-/* Of the layers it was made for: columns of a second job are brought ahead in pass 1 of the small one, and in pass 2. */
+/* Of the layers it was made for: columns of a second job are brought ahead in pass 1 of the small one, and in pass 2; pass 1's scales come by boxes. */
 static void test_rooms(void **state)
 {
     (void)state;
@@ -254,6 +279,8 @@ static void test_rooms(void **state)
             int groups;
             assert_true(moii_decode_many_layout(&d, tokens, SMS, SHARED, args, launch, &groups));
             assert_int_equal(groups, tokens > 64 ? 2 : 1);
+            assert_true(args[0].whole && args[1].whole && args[0].scale_box == shapes[i][0] / 32);
+            assert_true(args[0].scale_rooms == (i == 1 && tokens > 64 ? 2 : 4) && !args[1].scale_rooms);
             moi_moe_decode_desc plain = d;
             plain.weights = MOI_FORMAT_BF16; /* 16 columns sooner, where they leave room for two slots */
             _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args of_plain[2];

@@ -17,9 +17,10 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     int64_t pairs = tokens * a->top_k, slots = (pass == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
     int at = (int)(slots * a->slot_bytes);
     const int lines = pass == 1 ? F16_UP_LINES(a->format) : F16_DOWN_LINES(a->format);
-    a->at_scales = moii_decode_take(&at, a->scale_row ? slots * F16_ROWS * 4 * F16_SCALE_WORDS(lines, a->tail) : 0, 16);
+    const int words = a->scale_row ? F16_SCALE_WORDS(lines, a->tail) : 0, rooms = MANY_TEAMS * a->scale_rooms;
+    a->at_scales = moii_decode_take(&at, rooms ? (int64_t)rooms * F16_ROWS * a->scale_row : slots * F16_ROWS * 4 * words, 1024);
     a->at_columns = moii_decode_take(&at, a->buffers * a->columns / F16_MOST_TOKENS * a->lines * MANY_LINE(pass, a->format), 16);
-    a->at_barriers = moii_decode_take(&at, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers), 16);
+    a->at_barriers = moii_decode_take(&at, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers + rooms), 16);
     a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
     if (pass == 1) {
         a->at_sums = moii_decode_take(&at, MANY_UP_SUMS(moii_decode_many_held(a->experts, a->top_k), a->columns), 16);
@@ -34,17 +35,36 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     return at;
 }
 
-enum { MOST_RING = 8, MOST_ROOMS = 2 };
+/* Of lines in slots of up to `most`; of the formats that have kernels for it (docs/notes/warp-decode.md). */
+static bool slots_are_whole(const moe_decode_f16_sm90_args *a, int lines, int most)
+{
+    return (a->format == F16_MX_E4M3 || a->format == F16_MX_E5M2 || a->format == F16_SQUARES) && !a->tail && a->slot_lines == most && lines % most == 0;
+}
 
-/* The deepest rings that fit; 0: none do.  First with room for a second job's columns, which are brought ahead, and two slots for each worker. */
+/* The longest box that divides a row of scales, up to which they are swizzled; 0: a map takes rows that are multiples of 16 bytes. */
+static int scale_box(int row)
+{
+    int box = 128;
+    while (row % box) box /= 2;
+    return box >= 16 ? box : 0;
+}
+
+enum { MOST_RING = 8, MOST_ROOMS = 2, MOST_SCALE_ROOMS = 4 };
+
+/* The deepest rings that fit; 0: none do.  First with room for a second job's columns, which are brought ahead, and two slots for each worker; and where boxes
+ * bring scales, for those of four items of a team, or two.  Where neither fits they are brought as of slots that are not whole. */
 static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int shared_bytes)
 {
+    const bool boxes = pass == 1 && a->whole && a->format != F16_SQUARES;
+    a->scale_box = boxes ? scale_box(a->scale_row) : 0;
     for (int least = 2; least; least--)
         for (a->buffers = MOST_ROOMS; a->buffers; a->buffers--)
-            for (a->ring = MOST_RING; a->ring >= least; a->ring--) {
-                int bytes = lay_out(a, pass, tokens);
-                if (bytes <= shared_bytes) return bytes;
-            }
+            for (a->ring = MOST_RING; a->ring >= least; a->ring--)
+                for (a->scale_rooms = a->scale_box ? MOST_SCALE_ROOMS : 0; a->scale_rooms >= 0; a->scale_rooms -= 2) {
+                    int bytes = lay_out(a, pass, tokens);
+                    if (boxes) a->whole = a->scale_rooms > 0;
+                    if (bytes <= shared_bytes) return bytes;
+                }
     return 0;
 }
 
@@ -112,6 +132,8 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
             args[pass].columns = *groups * F16_MOST_TOKENS, args[pass].token_words = (tokens + 31) / 32;
             args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);
         }
+        args[0].whole = slots_are_whole(&args[0], args[0].lines, F16_UP_LINES(args[0].format));
+        args[1].whole = slots_are_whole(&args[1], lines, F16_DOWN_LINES(args[1].format));
         launch[0].shared_bytes = fill(&args[0], 1, tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         if (*groups == 2 && tokens <= MANY_GROUPS_FROM && args[0].ring < 2) continue; /* jobs of 8 have room for more slots */
         args[1].parts = parts, args[1].lines = lines;

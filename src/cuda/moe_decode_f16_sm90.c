@@ -16,14 +16,15 @@
 
 enum { HELD = 3, GROUPS = 2 };
 
-/* Weights, and whether rows are no whole lines. */
-typedef struct rows { int weights, tail; } rows;
-static const rows all_rows[] = { { F16_MX_E4M3, 0 }, { F16_MX_E5M2, 0 }, { F16_SQUARES, 0 }, { F16_MXFP4, 0 }, { F16_MX_E4M3, 1 }, { F16_MX_E5M2, 1 },
-                                 { F16_MXFP4, 1 }, { F16_BF16, 0 }, { F16_BF16, 1 } };
-enum { ROWS = sizeof all_rows / sizeof *all_rows, ROWS_OF_BF16 = 2 };
+/* Weights, whether rows are no whole lines, and, of more tokens, whether slots have as many lines as there is room for. */
+typedef struct rows { int weights, tail, whole; } rows;
+static const rows all_rows[] = { { F16_MX_E4M3, 0, 0 }, { F16_MX_E5M2, 0, 0 }, { F16_SQUARES, 0, 0 }, { F16_MXFP4, 0, 0 },
+                                 { F16_MX_E4M3, 1, 0 }, { F16_MX_E5M2, 1, 0 }, { F16_MXFP4, 1, 0 },   { F16_BF16, 0, 0 },
+                                 { F16_BF16, 1, 0 },    { F16_MX_E4M3, 0, 1 }, { F16_MX_E5M2, 0, 1 }, { F16_SQUARES, 0, 1 } };
+enum { MANY_ROWS = sizeof all_rows / sizeof *all_rows, WHOLE_ROWS = 3, ROWS = MANY_ROWS - WHOLE_ROWS, ROWS_OF_BF16 = 2 };
 
-static rows rows_of(const moe_decode_f16_sm90_args *a) { return (rows){ a->format, a->tail }; }
-static const char *tail_of(rows r) { return r.tail ? " TAIL=1" : ""; }
+static rows rows_of(const moe_decode_f16_sm90_args *a) { return (rows){ a->format, a->tail, a->whole }; }
+static const char *tail_of(rows r) { return r.tail ? " TAIL=1" : r.whole ? " WHOLE=1" : ""; }
 
 static void defines_for(int pass, rows r, int held, int lines, char defines[MOII_DEFINES])
 {
@@ -46,13 +47,13 @@ static void many_defines_for(int pass, rows r, int held, int groups, char define
 static void many_variant(int i, char defines[MOII_DEFINES])
 {
     static const int held[HELD] = { 4, 8, 0 };
-    int side = i / ROWS / GROUPS;
-    many_defines_for(side < HELD ? 1 : side == HELD ? 2 : 3, all_rows[i % ROWS], held[side % HELD], i / ROWS % GROUPS + 1, defines);
+    int side = i / MANY_ROWS / GROUPS;
+    many_defines_for(side < HELD ? 1 : side == HELD ? 2 : 3, all_rows[i % MANY_ROWS], held[side % HELD], i / MANY_ROWS % GROUPS + 1, defines);
 }
 
 static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = (HELD + 2) * ROWS - ROWS_OF_BF16,
                                     .variant = variant };
-static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = (HELD + 1) * GROUPS * ROWS + 1,
+static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = (HELD + 1) * GROUPS * MANY_ROWS + 1,
                                          .variant = many_variant };
 
 /* For up to so many tokens.  passes: 2, or moe_decode_many_sm90's 3, of which the second is launched `downs` times. */
@@ -204,9 +205,18 @@ static moi_status map_down(const moi_plan *plan, const moi_moe_decode_args *in, 
     const int64_t sizes[3] = { line, all, row / line - first }, strides[2] = { row, line };
     return moii_decode_map(plan, &down->map, from, 3, sizes, strides, box);
 }
+/* Of pass 1's scales, where boxes bring them: rows as the codes' map has them. */
+static moi_status map_scales(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up)
+{
+    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
+    if (!up->scale_rooms) return MOI_OK;
+    const int64_t row = up->scale_row, sizes[3] = { row, d->width, 2 * d->experts }, strides[2] = { row, d->width * row };
+    return moii_decode_map(plan, &up->scale_map, in->gate_up.scale, 3, sizes, strides, (int[]){ up->scale_box, F16_ROWS / 2, 2 });
+}
 static moi_status map_both(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up, moe_decode_f16_sm90_args *down)
 {
     MOII_TRY(map_up(plan, in, up));
+    MOII_TRY(map_scales(plan, in, up));
     return map_down(plan, in, 0, down);
 }
 

@@ -222,7 +222,7 @@ MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit
                      const moe_decode_f16_sm90_args &a, const lists &l)
 {
     tile_sum sum = { { 0, 0, 0, 0 } };
-    const unsigned int from = w.own.codes + (unsigned int)(slot * a.slot_bytes), scales = w.own.scales + (unsigned int)(slot * SCALE_BYTES);
+    const unsigned int from = w.own.codes + (unsigned int)(slot * a.slot_bytes), scales = slot_scales(w, a, slot, 0, u.part);
     wait_for_u(held, here, a);
     send_until(later, a.ring, w, a, l);
 #pragma unroll
@@ -230,7 +230,7 @@ MOII_FN void do_unit(line_u held[SLOT_LINES], const unit_place &here, const unit
         if (!i || i < here.lines) {
             column_source columns;
             align_u(columns.line, held[i], (int)as_it_is((unsigned int)w.lane)); /* registers are short: nothing of it is to be kept */
-            add_line(sum, from + i * LINE_BYTES, line_scales(w, scales, i, blocks_of(here, a, i)), columns);
+            add_line(sum, from + i * LINE_BYTES, line_scales(w, a, scales, i, blocks_of(here, a, i)), columns);
         }
         load_u(held[i], next, a, i);
     }

@@ -3,16 +3,17 @@
 #ifndef MOII_DECODE_F16_SLOT_CUH
 #define MOII_DECODE_F16_SLOT_CUH
 
-/* sum += the lines that the slot has, a part of an item's; few: for the first 8 columns alone. */
-MOII_FN void add_slot(tile_sum sum[GROUPS], int slot, int part, bool few, const held_columns &held, const worker &w, const moe_decode_f16_sm90_args &a)
+/* sum += the lines that the slot has, a part of an item's; scales: slot_scales; few: for the first 8 columns alone. */
+MOII_FN void add_slot(tile_sum sum[GROUPS], int slot, unsigned int scales, int part, bool few, const held_columns &held, const worker &w,
+                      const moe_decode_f16_sm90_args &a)
 {
-    const unsigned int from = w.own.codes + (unsigned int)(slot * a.slot_bytes), scales = w.own.scales + (unsigned int)(slot * SCALE_BYTES);
+    const unsigned int from = w.own.codes + (unsigned int)(slot * slot_bytes(a));
 #pragma unroll
     for (int i = 0; i < SLOT_LINES; i++) {
-        const int line = part * a.slot_lines + i;
-        if (i >= a.slot_lines || line >= a.lines) continue;
+        const int line = part * slot_lines(a) + i;
+        if (!WHOLE && (i >= slot_lines(a) || line >= a.lines)) continue;
         const unsigned int at = from + i * LINE_BYTES;
-        const uint2 of_rows = line_scales(w, scales, i, blocks_of(a, line));
+        const uint2 of_rows = line_scales(w, a, scales, i, blocks_of(a, line));
         column_source columns[GROUPS];
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) columns[g] = held_at(held, w, a, line, g);

@@ -67,8 +67,26 @@ MOII_FN void mend_item(float v[4], const work &k, int column, bool even, bool od
     }
 }
 
-/* The warp that finishes a team's items. */
-MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int team)
+#if SCALE_BOXES
+/* Of the item, if there is one: the warp that finishes the team's. */
+MOII_FN void send_scales(const work &k, int team, int turn, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    if (!there_is(k, l)) return;
+    const source from = source_of(w, a, k.job);
+    if (elected()) load_scales(w, a, team, turn, from.expert, k.tile, policy_of(from, a));
+}
+/* Of as many items as have room: the item behind them. */
+MOII_FN work send_first_scales(int team, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
+{
+    work k = first_item(a, l, team);
+#pragma unroll 1
+    for (int turn = 0; turn < a.scale_rooms && there_is(k, l); turn++, next_item(k, a, l)) send_scales(k, team, turn, w, a, l);
+    return k;
+}
+#endif
+
+/* The warp that finishes a team's items; later: the first item whose scales it has not sent for. */
+MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int team, work later)
 {
     const unsigned int sums = w.shared + a.at_sums + team * (2 * F16_TEAM * SUM_BYTES) + w.lane * 16;
     int turns = 0;
@@ -79,6 +97,10 @@ MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const li
         const int place = turns & 1, groups = groups_of(w, a, k.job);
         bool even = has_column(w, a, k.job, column), odd = has_column(w, a, k.job, column + 1);
         barrier_wait(summed(w, a, team * 2 + place), turns >> 1 & 1);
+#if SCALE_BOXES
+        send_scales(later, team, turns + a.scale_rooms, w, a, l);
+        next_item(later, a, l);
+#endif
         begin_turn(turns, team, w, a, l);
         for (int group = 0;;) {
             uint4 part[F16_TEAM];
@@ -134,12 +156,15 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
     held_columns held = first_columns(a, l);
     source from = {};
     if (there_is(later, l)) from = source_of(w, a, later.job);
-    for (int turns = 0;;) {
+    for (int turns = 0;; turns++, next_item(k, a, l)) {
         hold_columns(held, k, w, a, l);
         if (!there_is(k, l)) break;
-        if (member < a.parts) {
+        const bool few = GROUPS > 1 && groups_of(w, a, k.job) < GROUPS;
+        if (member < a.parts) wait_for_scales(w, a, turns);
+#pragma unroll 1
+        for (int part = member; part < a.parts; part += F16_TEAM) {
             barrier_wait(filled(w, t.slot), t.phase);
-            add_slot(sum, t.slot, k.part, GROUPS > 1 && groups_of(w, a, k.job) < GROUPS, held, w, a);
+            add_slot(sum, t.slot, slot_scales(w, a, t.slot, turns, part), part, few, held, w, a);
             __syncwarp();
             if (there_is(later, l)) {
                 send_for(later, from, t.slot, w, a);
@@ -147,19 +172,16 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
             }
             advance(t, a);
         }
-        if (next_slot(k, w, a, l)) {
-            const int place = team * 2 + (turns & 1);
-            barrier_wait(added(w, a, place), turns >> 1 & 1 ^ 1);
+        const int place = team * 2 + (turns & 1);
+        barrier_wait(added(w, a, place), turns >> 1 & 1 ^ 1);
 #pragma unroll
-            for (int g = 0; g < GROUPS; g++) {
-                shared_write_four(sums + ((turns & 1) * F16_TEAM + member) * SUM_BYTES + g * 512,
-                                  make_uint4(moii_bits_of(sum[g].v[0]), moii_bits_of(sum[g].v[1]), moii_bits_of(sum[g].v[2]), moii_bits_of(sum[g].v[3])));
-                sum[g].v[0] = sum[g].v[1] = sum[g].v[2] = sum[g].v[3] = 0;
-            }
-            __syncwarp();
-            if (w.lane == 0) barrier_arrive(summed(w, a, place));
-            turns++;
+        for (int g = 0; g < GROUPS; g++) {
+            shared_write_four(sums + ((turns & 1) * F16_TEAM + member) * SUM_BYTES + g * 512,
+                              make_uint4(moii_bits_of(sum[g].v[0]), moii_bits_of(sum[g].v[1]), moii_bits_of(sum[g].v[2]), moii_bits_of(sum[g].v[3])));
+            sum[g].v[0] = sum[g].v[1] = sum[g].v[2] = sum[g].v[3] = 0;
         }
+        __syncwarp();
+        if (w.lane == 0) barrier_arrive(summed(w, a, place));
     }
 }
 

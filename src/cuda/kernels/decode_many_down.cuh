@@ -92,31 +92,31 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
     turn t = { 0, 0 };
     source from = {};
     if (there_is(later, l)) from = source_of(w, a, later.job);
-    take_sums(all, k, w, a, l);
     float finite = 0; /* as long as all sums are */
-    for (;;) {
+    for (;; next_item(k, a, l)) {
+        take_sums(all, k, w, a, l);
         hold_columns(held, k, w, a, l);
         if (!there_is(k, l)) break;
         const bool few = GROUPS > 1 && groups_of(w, a, k.job) < GROUPS;
-        barrier_wait(filled(w, t.slot), t.phase);
-        tile_sum sum[GROUPS] = {};
-        add_slot(sum, t.slot, k.part, few, held, w, a);
-        __syncwarp();
-        if (there_is(later, l)) {
-            send_for(later, from, t.slot, w, a);
-            if (next_slot(later, a, l) && there_is(later, l)) from = source_of(w, a, later.job);
+#pragma unroll 1
+        for (int part = 0; part < a.parts; part++) {
+            barrier_wait(filled(w, t.slot), t.phase);
+            tile_sum sum[GROUPS] = {};
+            add_slot(sum, t.slot, slot_scales(w, a, t.slot, 0, part), part, few, held, w, a);
+            __syncwarp();
+            if (there_is(later, l)) {
+                send_for(later, from, t.slot, w, a);
+                if (next_slot(later, a, l) && there_is(later, l)) from = source_of(w, a, later.job);
+            }
+            advance(t, a);
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++)
+#pragma unroll
+                for (int j = 0; j < 4; j++) all[g].v[j] = part || a.before ? all[g].v[j] + sum[g].v[j] : sum[g].v[j];
         }
-        advance(t, a);
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)
-#pragma unroll
-            for (int j = 0; j < 4; j++) all[g].v[j] = k.part || a.before ? all[g].v[j] + sum[g].v[j] : sum[g].v[j];
-        const work done = k;
-        if (!next_slot(k, a, l)) continue;
-#pragma unroll
-        for (int g = 0; g < GROUPS; g++)
-            if (g == 0 || !few) put_sums(w, a, all[g], done, g), finite = stays_finite(finite, all[g]);
-        take_sums(all, k, w, a, l);
+            if (g == 0 || !few) put_sums(w, a, all[g], k, g), finite = stays_finite(finite, all[g]);
     }
     if (may_be_far(finite)) mend_items(w, a, l);
 }

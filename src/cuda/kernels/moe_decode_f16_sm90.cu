@@ -84,7 +84,7 @@ extern "C" __global__ void __maxnreg__(PASS == 1 ? 88 : 120) moe_decode_f16_sm90
     }
     if (w.warp != WEIGHER) l.jobs = l.first[a.experts]; /* it has met nobody who knows */
     if (w.warp < WORKERS) multiply(w, a, l, first_work(w, a, l), later);
-    else if (w.warp != WEIGHER) finish(w, a, l, w.warp - WORKERS);
+    else if (w.warp != WEIGHER) finish(w, a, l, w.warp - WORKERS, work());
 #else
     if (threadIdx.x == 0) grid_release();
     l.jobs = l.first[a.experts];

@@ -5,7 +5,8 @@
  *
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: down . u for each pair; 3: y = sum of weight * that.  WEIGHTS: F16_MX_E4M3 or its like
  *             HELD: pass 1: from logits of up to 32 * HELD experts, 4 or 8, with up to 8 slots; 0: of up to 512, with any.  GROUPS: passes 1 and 2: columns
- *             of a job, 8 each, 1 or 2.  TAIL: rows are no whole lines
+ *             of a job, 8 each, 1 or 2.  TAIL: rows are no whole lines.  WHOLE: each slot has all of the lines that it has room for, and of MXFP8 scales
+ *             come by boxes in pass 1
  *   grid      passes 1 and 2: multiprocessors; pass 3: as many, or some for each
  *   job       up to GROUPS * 8 tokens of one expert: the columns of a product (decode_many_lists.cuh)
  *   item      16 rows of a job's expert.  Pass 1: 8 rows of gate and the same 8 of up; pass 2: 16 outputs.  A block has neighbouring ones
@@ -55,6 +56,7 @@ extern "C" __global__ void __launch_bounds__(BOUND, 1) moe_decode_many_sm90(cons
     w.shared = shared_address(memory), w.warp = own_warp(), w.lane = (int)threadIdx.x % 32;
     lists l = lists_at(a, memory);
     if (threadIdx.x == 0) map_prefetch(&a.map);
+    if (SCALE_BOXES && threadIdx.x == 0) map_prefetch(&a.scale_map);
     make_barriers(w, a);
 #if PASS == 1
     clear_tokens(l, a);
@@ -77,6 +79,9 @@ extern "C" __global__ void __launch_bounds__(BOUND, 1) moe_decode_many_sm90(cons
         first = first_work(w, a, l);
         later = send_first(first, w, a, l);
     }
+#if SCALE_BOXES
+    else if (w.warp < WARPS - 1) later = send_first_scales(w.warp - WORKERS, w, a, l);
+#endif
 #if PASS == 2
     take_pairs(l, a, memory);
 #endif
@@ -89,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(BOUND, 1) moe_decode_many_sm90(cons
     bring_second(h, w, a, l);
 #if PASS == 1
     if (w.warp < WARPS - 1) {
-        finish(w, a, l, w.warp - WORKERS);
+        finish(w, a, l, w.warp - WORKERS, later);
         return;
     }
     leave_lists(w, a, l);
