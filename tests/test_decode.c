@@ -254,16 +254,23 @@ static void test_far_scales(void **state)
     }
 }
 
-/* Items whose scales come by boxes of 16 to 128 bytes of a row, one or several, of few items and of more than have room. */
+/* Items whose scales come by boxes of 16 to 128 bytes of a row, one or several (test_decode_layout.c: test_boxes), and of more items than have room; last a
+ * plan that has boxes for some batches and not for others. */
 static void test_scale_boxes(void **state)
 {
     (void)state;
     const moi_format formats[] = { MOI_FORMAT_MXFP8, { .recipe = MOI_RECIPE_MX32, .elem = MOI_E5M2 } };
-    static const int64_t tokens[] = { 9, 70 };
-    static const int64_t sides[][2] = { { 512, 1536 }, { 1024, 640 }, { 1536, 64 }, { 2048, 160 }, { 4096, 96 }, { 6144, 32 }, { 8192, 64 } };
-    for (int i = 0; i < 2 * 2 * 7; i++) {
-        if (!moit_picked(i % 7 == 1 ? 97 : (uint64_t)i + 1)) continue; /* some are in the selection that runs without a GPU */
-        problem p = problem_make(formats[i % 2], (shape){ tokens[i / 2 % 2], sides[i / 4][0], sides[i / 4][1], 2, 2 }, MOI_BF16, MOI_F32);
+    static const struct { int64_t tokens, hidden, width, experts, top_k; bool always; } cases[] = {
+        { 9, 1024, 640, 2, 2, 0 },  { 70, 1024, 2048, 2, 2, 0 }, { 9, 1536, 64, 2, 2, 1 },   { 70, 1536, 64, 2, 2, 0 },
+        { 9, 2048, 160, 2, 2, 0 },  { 70, 2048, 160, 2, 2, 0 },  { 9, 3072, 96, 2, 2, 1 },   { 9, 4096, 32, 2, 2, 1 },
+        { 70, 4096, 96, 2, 2, 0 },  { 8, 6144, 32, 2, 2, 0 },    { 70, 8192, 64, 2, 2, 0 },  { 70, 3072, 32, 256, 8, 0 },
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    for (int i = 0; i < 2 * CASES; i++) { /* those of `always` are in the selection that runs without a GPU, in one format */
+        const int c = i % CASES;
+        if (!moit_picked(cases[c].always && c % 2 == i / CASES ? 97 : (uint64_t)i + 1)) continue;
+        const shape size = { cases[c].tokens, cases[c].hidden, cases[c].width, cases[c].experts, cases[c].top_k };
+        problem p = problem_make(formats[i / CASES], size, MOI_BF16, MOI_F32);
         check(&p);
         for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p);
         problem_free(&p);

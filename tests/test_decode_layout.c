@@ -292,6 +292,26 @@ static void test_rooms(void **state)
         }
 }
 
+/* Boxes of pass 1's scales, of the longest power of two that divides a row; rooms for four items of a team, or two, or none.  test_decode.c runs these. */
+static void test_boxes(void **state)
+{
+    (void)state;
+    static const struct { int tokens, hidden, experts, top_k, box, rooms; } cases[] = {
+        { 16, 1024, 2, 2, 32, 4 },  { 128, 1024, 2, 2, 32, 4 },  { 16, 1536, 2, 2, 16, 4 }, { 128, 1536, 2, 2, 16, 2 }, { 16, 2048, 2, 2, 64, 4 },
+        { 128, 2048, 2, 2, 64, 4 }, { 16, 3072, 2, 2, 32, 2 },   { 16, 4096, 2, 2, 128, 4 }, { 128, 4096, 2, 2, 128, 2 }, { 8, 6144, 2, 2, 64, 2 },
+        { 128, 8192, 2, 2, 128, 2 }, { 16, 3072, 256, 8, 32, 2 }, { 64, 3072, 256, 8, 32, 0 }, { 128, 3072, 256, 8, 32, 4 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = 32, .experts = cases[i].experts,
+                                        .top_k = cases[i].top_k, .weights = MOI_FORMAT_MXFP8 };
+        _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
+        moii_gpu_launch launch[3];
+        int groups;
+        assert_true(moii_decode_many_layout(&d, cases[i].tokens, SMS, SHARED, args, launch, &groups));
+        assert_true(args[0].scale_rooms == cases[i].rooms && args[0].scale_box == cases[i].box && args[0].whole == (cases[i].rooms > 0));
+    }
+}
+
 /* MXFP4: four warps share the lines of 2880 and 3072 evenly, and 4 tokens go by three launches where pass 2 would have 90 blocks. */
 static void test_fours(void **state)
 {
@@ -340,7 +360,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_scales), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_rooms), cmocka_unit_test(test_fours), cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_rooms), cmocka_unit_test(test_boxes), cmocka_unit_test(test_fours), cmocka_unit_test(test_crossing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     return at;
 }
 
-/* Of lines in slots of up to `most`; of the formats that have kernels for it (docs/notes/warp-decode.md). */
+/* Each slot of so many lines has `most`.  MXFP8 and block FP8 alone have kernels for that. */
 static bool slots_are_whole(const moe_decode_f16_sm90_args *a, int lines, int most)
 {
     return (a->format == F16_MX_E4M3 || a->format == F16_MX_E5M2 || a->format == F16_SQUARES) && !a->tail && a->slot_lines == most && lines % most == 0;
@@ -51,8 +51,8 @@ static int scale_box(int row)
 
 enum { MOST_RING = 8, MOST_ROOMS = 2, MOST_SCALE_ROOMS = 4 };
 
-/* The deepest rings that fit; 0: none do.  First with room for a second job's columns, which are brought ahead, and two slots for each worker; and where boxes
- * bring scales, for those of four items of a team, or two.  Where neither fits they are brought as of slots that are not whole. */
+/* The deepest rings that fit; 0: none do.  First with room for a second job's columns, which are brought ahead, and two slots for each worker.  Whole slots of
+ * MXFP8: boxes bring pass 1's scales where those of a team's next four items have room, too, or of two; else lanes do, as of slots that are not whole. */
 static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int shared_bytes)
 {
     const bool boxes = pass == 1 && a->whole && a->format != F16_SQUARES;
@@ -62,8 +62,9 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int share
             for (a->ring = MOST_RING; a->ring >= least; a->ring--)
                 for (a->scale_rooms = a->scale_box ? MOST_SCALE_ROOMS : 0; a->scale_rooms >= 0; a->scale_rooms -= 2) {
                     int bytes = lay_out(a, pass, tokens);
+                    if (bytes > shared_bytes) continue;
                     if (boxes) a->whole = a->scale_rooms > 0;
-                    if (bytes <= shared_bytes) return bytes;
+                    return bytes;
                 }
     return 0;
 }

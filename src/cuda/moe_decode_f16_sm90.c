@@ -99,8 +99,8 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return lay_out(d, moii_gpu_of(ctx), 1, &one, &groups);
 }
 
-/* Launches for batches up to 1, 2, 4, ... MANY_TOKENS tokens. */
-enum { SIZES = 8, KERNELS = 7 };
+/* Launches for batches up to 1, 2, 4, ... MANY_TOKENS tokens, and kernels: at most one for each of their passes. */
+enum { SIZES = 8, KERNELS = 3 * SIZES };
 
 /* Tokens that pass 1 routes itself, faster than a launch for them: of one token at a time not so many. */
 enum { ROUTED_IN_PASS = MANY_TOKENS, ROUTED_ONE_BY_ONE = 64 };

@@ -14,7 +14,7 @@
 #ifndef WHOLE
 #define WHOLE 0
 #endif
-#define SCALE_BOXES (WHOLE && PASS == 1 && WEIGHTS != F16_SQUARES)
+#define SCALE_BOXES (WHOLE && PASS == 1 && (WEIGHTS == F16_MX_E4M3 || WEIGHTS == F16_MX_E5M2))
 
 /* Arrivals at a slot's barrier: of the lane that sends for it, and where lanes bring its scales, of each. */
 enum { ARRIVALS = WEIGHTS == F16_BF16 || SCALE_BOXES ? 1 : 33 };
