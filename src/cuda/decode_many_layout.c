@@ -127,13 +127,15 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     launch[1].grid[0] = sms;
     const int parts = args[1].parts, lines = args[1].lines;
     const bool bf16 = args[0].format == F16_BF16;
+    /* of MXFP8 there are no registers for it beside routing by p */
+    const bool has_kernel = args[0].format == F16_SQUARES || moii_decode_many_held(d->experts, d->top_k);
     for (*groups = tokens > (bf16 ? MANY_GROUPS_FROM_BF16 : MANY_GROUPS_FROM) ? 2 : 1; *groups; --*groups) {
         bool early = *groups == 1 || bf16;
         for (int pass = 0; pass < 2; pass++) {
             args[pass].columns = *groups * F16_MOST_TOKENS, args[pass].token_words = (tokens + 31) / 32;
             args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);
         }
-        args[0].whole = slots_are_whole(&args[0], args[0].lines, F16_UP_LINES(args[0].format));
+        args[0].whole = has_kernel && slots_are_whole(&args[0], args[0].lines, F16_UP_LINES(args[0].format));
         args[1].whole = slots_are_whole(&args[1], lines, F16_DOWN_LINES(args[1].format));
         launch[0].shared_bytes = fill(&args[0], 1, tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         if (*groups == 2 && tokens <= MANY_GROUPS_FROM && args[0].ring < 2) continue; /* jobs of 8 have room for more slots */

@@ -16,12 +16,13 @@
 
 enum { HELD = 3, GROUPS = 2 };
 
-/* Weights, whether rows are no whole lines, and, of more tokens, whether slots have as many lines as there is room for. */
+/* Weights, whether rows are no whole lines, and, of more tokens, whether slots have as many lines as there is room for: the last ones not where a lane has
+ * no experts. */
 typedef struct rows { int weights, tail, whole; } rows;
 static const rows all_rows[] = { { F16_MX_E4M3, 0, 0 }, { F16_MX_E5M2, 0, 0 }, { F16_SQUARES, 0, 0 }, { F16_MXFP4, 0, 0 },
                                  { F16_MX_E4M3, 1, 0 }, { F16_MX_E5M2, 1, 0 }, { F16_MXFP4, 1, 0 },   { F16_BF16, 0, 0 },
-                                 { F16_BF16, 1, 0 },    { F16_MX_E4M3, 0, 1 }, { F16_MX_E5M2, 0, 1 }, { F16_SQUARES, 0, 1 } };
-enum { MANY_ROWS = sizeof all_rows / sizeof *all_rows, WHOLE_ROWS = 3, ROWS = MANY_ROWS - WHOLE_ROWS, ROWS_OF_BF16 = 2 };
+                                 { F16_BF16, 1, 0 },    { F16_SQUARES, 0, 1 }, { F16_MX_E4M3, 0, 1 }, { F16_MX_E5M2, 0, 1 } };
+enum { MANY_ROWS = sizeof all_rows / sizeof *all_rows, ROWS_BY_P = MANY_ROWS - 2, ROWS = MANY_ROWS - 3, ROWS_OF_BF16 = 2 };
 
 static rows rows_of(const moe_decode_f16_sm90_args *a) { return (rows){ a->format, a->tail, a->whole }; }
 static const char *tail_of(rows r) { return r.tail ? " TAIL=1" : r.whole ? " WHOLE=1" : ""; }
@@ -44,16 +45,18 @@ static void many_defines_for(int pass, rows r, int held, int groups, char define
     else if (pass == 2) snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d GROUPS=%d%s", r.weights, groups, tail_of(r));
     else snprintf(defines, MOII_DEFINES, "PASS=3");
 }
+/* Pass 1 of 4 and of 8 experts of a lane, pass 2, pass 1 of none, pass 3. */
+enum { MANY_SIDES = 3 * GROUPS * MANY_ROWS, MANY_BY_P = GROUPS * ROWS_BY_P };
 static void many_variant(int i, char defines[MOII_DEFINES])
 {
-    static const int held[HELD] = { 4, 8, 0 };
-    int side = i / MANY_ROWS / GROUPS;
-    many_defines_for(side < HELD ? 1 : side == HELD ? 2 : 3, all_rows[i % MANY_ROWS], held[side % HELD], i / MANY_ROWS % GROUPS + 1, defines);
+    const int side = i / MANY_ROWS / GROUPS, left = i - MANY_SIDES;
+    if (left < 0) many_defines_for(side < 2 ? 1 : 2, all_rows[i % MANY_ROWS], 4 << side, i / MANY_ROWS % GROUPS + 1, defines);
+    else many_defines_for(left < MANY_BY_P ? 1 : 3, all_rows[left % ROWS_BY_P], 0, left / ROWS_BY_P + 1, defines);
 }
 
 static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = (HELD + 2) * ROWS - ROWS_OF_BF16,
                                     .variant = variant };
-static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = (HELD + 1) * GROUPS * MANY_ROWS + 1,
+static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = MANY_SIDES + MANY_BY_P + 1,
                                          .variant = many_variant };
 
 /* For up to so many tokens.  passes: 2, or moe_decode_many_sm90's 3, of which the second is launched `downs` times. */
