@@ -127,7 +127,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     launch[1].grid[0] = sms;
     const int parts = args[1].parts, lines = args[1].lines;
     const bool bf16 = args[0].format == F16_BF16;
-    /* of MXFP8 there are no registers for it beside routing by p */
+    /* of MXFP8 pass 1 has none beside routing by p */
     const bool has_kernel = args[0].format == F16_SQUARES || moii_decode_many_held(d->experts, d->top_k);
     for (*groups = tokens > (bf16 ? MANY_GROUPS_FROM_BF16 : MANY_GROUPS_FROM) ? 2 : 1; *groups; --*groups) {
         bool early = *groups == 1 || bf16;

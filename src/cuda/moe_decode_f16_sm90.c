@@ -16,8 +16,8 @@
 
 enum { HELD = 3, GROUPS = 2 };
 
-/* Weights, whether rows are no whole lines, and, of more tokens, whether slots have as many lines as there is room for: the last ones not where a lane has
- * no experts. */
+/* Weights, whether rows are no whole lines, and, of more tokens, whether slots have as many lines as there is room for; the last two not where a lane has no
+ * experts: pass 1 has no registers for them beside routing by p. */
 typedef struct rows { int weights, tail, whole; } rows;
 static const rows all_rows[] = { { F16_MX_E4M3, 0, 0 }, { F16_MX_E5M2, 0, 0 }, { F16_SQUARES, 0, 0 }, { F16_MXFP4, 0, 0 },
                                  { F16_MX_E4M3, 1, 0 }, { F16_MX_E5M2, 1, 0 }, { F16_MXFP4, 1, 0 },   { F16_BF16, 0, 0 },
