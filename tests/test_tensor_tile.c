@@ -111,8 +111,11 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     int64_t wide = t->bn * (t->wide ? t->wgs : 1);
     bool lone = t->few && (p->n + wide - 1) / wide * t->split <= p->sms; /* a tile of few rows for each block, or none */
     const char *dealing = !dealt.dealt ? "" : moii_tile_broad(p, t) ? " DEAL=1 BROAD=1" : " DEAL=1";
-    snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s%s%s%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t),
-             t->wide ? " WIDE=1" : "", woven ? " WOVEN=1" : "", moii_tile_strip(p, t) ? " STRIP=1" : "",
+    bool outer = t->wgs == 2 && t->waves == 1 && t->bn == 128 && t->turns == 1 && t->split == 1 && p->scaling == SCALING_VECTOR &&
+                 (p->scales_bulk || p->scale_quads) && !moii_tensor_experts(p);
+    snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s%s%s%s%s%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t),
+             p->scale_quads ? " QUADS=1" : "", t->wide ? " WIDE=1" : "", woven ? " WOVEN=1" : "", outer ? " OUTER=1" : "",
+             moii_tile_strip(p, t) ? " STRIP=1" : "",
              t->few == 2 ? " SHORT=2" : t->few ? " SHORT=1" : "", lone ? " LINES=1" : "", dealing,
              moii_tensor_follows(p) ? " FOLLOWS=1" : "", p->scatter_rows ? " SCATTER=1" : "", p->weighted ? " WEIGHTED=1" : "",
              p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");

@@ -121,6 +121,7 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     if (p->scale_quads) append(defines, " QUADS=1");
     if (t->wide) append(defines, " WIDE=1");
     if (moii_tile_woven(p, t)) append(defines, " WOVEN=1");
+    if (moii_tile_outer(p, t)) append(defines, " OUTER=1");
     if (moii_tile_strip(p, t)) append(defines, " STRIP=1");
     if (t->few) append(defines, t->few == 2 ? " SHORT=2" : " SHORT=1");
     if (moii_tile_lone(p, t)) append(defines, " LINES=1");

@@ -56,11 +56,18 @@ static inline int moii_tile_lines(const moii_tensor_product *p, const moii_tenso
     return t->thin ? 64 * t->wgs * t->waves : t->bn * (moii_tile_beside(p, t) ? t->wgs : 1);
 }
 
+/* Whether the tensor cores multiply scales with each other: product_sm90.cuh's OUTER. */
+static inline bool moii_tile_outer(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    bool grid = t->wgs == 2 && t->waves == 1 && t->bn == 128 && t->turns == 1 && t->split == 1 && !t->wide && !t->few && !t->thin;
+    return grid && p->scaling == SCALING_VECTOR && (p->scales_bulk || p->scale_quads) && !moii_tensor_experts(p);
+}
+
 /* Whether both warpgroups share a tile's last 64 rows: product_sm90.cuh's HALVES. */
 static inline bool moii_tile_halves(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     bool grid = t->wgs == 2 && t->turns == 1 && t->split == 1 && t->bn % 128 == 0;
-    return grid && !moii_tile_beside(p, t) && !t->few && p->grouping != PRODUCT_DEPTH && p->scaling != SCALING_MX;
+    return grid && !moii_tile_outer(p, t) && !moii_tile_beside(p, t) && !t->few && p->grouping != PRODUCT_DEPTH && p->scaling != SCALING_MX;
 }
 
 /* Whether stages are multiplied two by two, with one sum of the tensor cores: product_multiply.cuh's DOUBLED. */
@@ -74,7 +81,7 @@ static inline bool moii_tile_carries(const moii_tensor_product *p, const moii_te
 {
     bool large = t->wgs * t->waves > 2 || t->bn == 256;
     bool brief = moii_tile_doubled(p, t) && p->grouping == PRODUCT_DEPTH && p->accumulate && t->wgs == 2 && t->bn == 128;
-    return p->out_f32 && !p->scatter_rows && (large || brief) && t->turns == 1 && t->split == 1 && !t->few && !t->thin;
+    return p->out_f32 && !p->scatter_rows && (large || brief || moii_tile_outer(p, t)) && t->turns == 1 && t->split == 1 && !t->few && !t->thin;
 }
 
 /* Whether copies lay rows of B as product_sm90.cuh's WOVEN says: a map of sixteens of rows needs whole ones. */

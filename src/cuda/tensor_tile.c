@@ -32,13 +32,15 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     bool staged = p->scaling >= SCALING_SQUARE && p->scaling <= SCALING_MX;
     int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;
     int b_scales = p->scaling == SCALING_MX || p->scaling == SCALING_VECTOR ? t->bn * per_step : 0;
+    int zeros = 0;
+    if (moii_tile_outer(p, t)) a_scales = OUTER_FLOATS(bm), b_scales = OUTER_FLOATS(t->bn), zeros = OUTER_ZEROS;
     int squares = p->scaling == SCALING_SQUARE ? 32 + 2 * 64 * 4 * squares_of(p, t) : 0;
     int scales = 4 * (a_scales + b_scales), out = stores_boxes(p, t) || moii_tile_carries(p, t) ? t->wgs * t->boxes * 8192 : 0;
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
     int parts = t->split > 1 ? t->split * (int)moii_ceil_div(t->waves * t->bn / 8, t->split) * 128 * t->wgs * 16 : 0;
     int places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
     int tops = p->swiglu ? t->wgs * bm * 4 : 0;
-    return places + tops + squares + 448 + join + parts + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
+    return places + tops + zeros + squares + 448 + join + parts + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
 /* ---- the estimate ---- */
@@ -113,18 +115,19 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
 {
     static const double added[] = { [SCALING_NONE] = 0.0, [SCALING_SQUARE] = 0.6, [SCALING_VECTOR] = 1.4, [SCALING_MX] = 5.0, [SCALING_ROWS] = 0.5 };
     double bm = moii_tile_rows(p, t), bn = t->bn, lines = moii_tile_lines(p, t), beside = t->wgs * 0.75 > 1.0 ? t->wgs * 0.75 : 1.0;
-    double tensor = bm * lines / 32.0 * (p->scaling == SCALING_NONE ? 1.1 : 1.2);
+    bool outer = moii_tile_outer(p, t);
+    double tensor = bm * lines / 32.0 * (p->scaling == SCALING_NONE ? 1.1 : outer ? 1.25 : 1.2);
     double copies = (bm / t->cluster + lines) * PRODUCT_STEP_BYTES / (p->scaling == SCALING_ROWS ? 50.0 : 60.0);
     double memory = lines * PRODUCT_STEP_BYTES / 18.0 * busy;
     double products = t->waves * 2.0 * bn * beside, additions = t->waves * (added[p->scaling] * bn + 250.0) - (t->waves - 1) * 270.0;
     if (moii_tile_doubled(p, t)) additions /= 2.0;
-    double chain = p->scaling == SCALING_NONE ? 0.0 : (products + additions) / t->turns;
+    double chain = p->scaling == SCALING_NONE || outer ? 0.0 : (products + additions) / t->turns;
     if (p->halves) return longest(memory, 1500.0);
     if (p->mixed) return bm > 64.0 ? 2800.0 : 2400.0; /* codes that become BF16, beside products */
     if (t->thin) return longest(memory, 1000.0); /* of groups whose sizes differ; of 64 rows each 1500 */
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
     /* of tiles below each other the first one waits; in 16 bits smaller tiles were found slower than that says */
-    bool shares = p->scaling == SCALING_SQUARE || (p->scaling == SCALING_ROWS && p->grouping != PRODUCT_DEPTH);
+    bool shares = outer || p->scaling == SCALING_SQUARE || (p->scaling == SCALING_ROWS && p->grouping != PRODUCT_DEPTH);
     if (shares && !p->swiglu && t->split == 1) memory /= (double)moii_max(1, moii_ceil_div(moii_tensor_group_rows(p), (int64_t)bm));
     double scales = p->scaling == SCALING_MX ? 500.0 : 0.0; /* what three warps take to make them */
     return longest(longest(longest(tensor, copies), scales), longest(chain, memory));
@@ -215,6 +218,8 @@ static const moii_tensor_tile large16[] = {
 static const moii_tensor_tile large_vector[] = {
     { 3, 1, 128, 5, 2, 1, 1, 0, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 },
 };
+/* Where the tensor cores multiply the scales. */
+static const moii_tensor_tile large_outer[] = { { 2, 1, 128, 6, 2, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 } };
 /* Sums of short reductions leave as often as others are made: all of a tile's at once, while the next is multiplied. */
 static const moii_tensor_tile brief = { 2, 1, 128, 4, 2, 1, 1, 0, 0, 0, 0 };
 
@@ -311,6 +316,7 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
     if (p->scaling != SCALING_MX && rows > 64) {
         const moii_tensor_tile *list = p->scaling == SCALING_NONE ? large16 : p->scaling == SCALING_VECTOR ? large_vector : large;
         int count = p->scaling == SCALING_VECTOR ? 3 : 5;
+        if (moii_tile_outer(p, large_outer)) list = large_outer, count = 2;
         if (moii_tile_carries(p, &brief)) consider(&s, brief);
         for (int i = 0; i < count; i++) consider(&s, list[i]);
     }

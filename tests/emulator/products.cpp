@@ -56,7 +56,8 @@ static void mma(bool bf16, const uint32_t given[6], float d[4])
 
 /* A matrix in shared memory as its descriptor says: the bytes of row i's value k. */
 struct matrix {
-    unsigned int at, next, group; /* address; MN-major: between runs of 64 rows; between groups of 8 rows, or of 8 values of k */
+    unsigned int at, next, group; /* address; MN-major: between runs of 64 rows, not swizzled: between 16 bytes of k and the next; between groups of 8 rows,
+                                     or of 8 values of k */
     int swizzle, element, turned;
     const float *values;
     unsigned int end;
@@ -69,7 +70,6 @@ static matrix matrix_of(uint64_t descriptor, int element, int turned, const floa
     matrix x = { (unsigned int)(descriptor & 0x3FFF) << 4, (unsigned int)(descriptor >> 16 & 0x3FFF) << 4, (unsigned int)(descriptor >> 32 & 0x3FFF) << 4,
                  swizzle[descriptor >> 62], element, turned, values,
                  SHARED_FIRST + (unsigned int)device.self->in->dynamic_bytes, (const unsigned char *)device.self->in->memory };
-    if (!x.swizzle) device.fail("the emulator's wgmma knows swizzled matrices alone");
     if (turned && x.swizzle != 128) device.fail("the emulator's wgmma knows turned matrices in lines of 128 bytes alone");
     return x;
 }
@@ -78,7 +78,8 @@ static unsigned int place(const matrix &x, int i, int k)
 {
     unsigned int at = x.at;
     if (x.turned) at += (unsigned int)(i / 64) * x.next + (unsigned int)(k / 8) * x.group + (unsigned int)(k % 8 * 128 + i % 64 * 2);
-    else at += (unsigned int)(i / 8) * x.group + (unsigned int)(i % 8 * x.swizzle + k * x.element);
+    else if (x.swizzle) at += (unsigned int)(i / 8) * x.group + (unsigned int)(i % 8 * x.swizzle + k * x.element);
+    else at += (unsigned int)(i / 8) * x.group + (unsigned int)(i % 8 * 16 + k * x.element % 16) + (unsigned int)(k * x.element / 16) * x.next;
     at = swizzled(at, x.swizzle);
     if (at >= x.end) device.fail("a matrix of wgmma ends outside of shared memory");
     return at;

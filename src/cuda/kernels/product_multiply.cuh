@@ -398,6 +398,8 @@ MOII_FN void multiply(const product_args &a, const shared &s, const unit &u, rin
     if (WAVES == 1 && rows <= 16) multiply_stages(s, u, r, wg, team, min(there, 16), sum);
     else multiply_stages(s, u, r, wg, team, ALL, sum);
 }
+#elif OUTER
+#include "product_outer_stages.cuh"
 #else
 #define ONE_LOOP (SHORT && GROUPS == PRODUCT_DENSE) /* little code: the first stage has none of its own */
 #define PAIRED (SHORT == 2 && ONE_LOOP && WAVES == 1 && TURNS == 1 && BN <= 128) /* wider ones have too few registers */

@@ -11,6 +11,7 @@
  *             WIDE    1: warpgroups lie side by side: a tile has 64 WAVES rows and WGS BN columns
  *             WOVEN   1: of 16 rows of B the copies lay 0 1 4 5 8 9 12 13 in front of the others, so that a thread, which has two columns
  *                     of 8 and of the next 8, has four behind each other (product_carry.cuh)
+ *             OUTER   1: the tensor cores multiply the scales of 1x128 by 1x128 with each other, too (product_outer.cuh)
  *             SHORT   1: few rows: weights come from memory once, and so does the code, so that little of it is best;
  *                     2: and long chains of stages: one stage's products run while another's are added
  *             LINES   1: no block has a second tile (SHORT): BF16 leaves by lines, which is shorter, and not by boxes, which make room for the next tile's
@@ -76,6 +77,9 @@
 #ifndef WOVEN
 #define WOVEN 0
 #endif
+#ifndef OUTER
+#define OUTER 0
+#endif
 #ifndef BROAD
 #define BROAD 0
 #endif
@@ -99,7 +103,7 @@
 #define WAVES_APART (BESIDE ? 1 : WGS)
 /* Both warpgroups have a tile's last 64 rows, each half of the columns, where they are an odd number of blocks of 64: the last of a wave's
  * sums are those, in front. */
-#define HALVES (WGS == 2 && !BESIDE && TURNS == 1 && SPLIT == 1 && !SHORT && BN % 128 == 0 && GROUPS != PRODUCT_DEPTH && SCALING != SCALING_MX)
+#define HALVES (WGS == 2 && !OUTER && !BESIDE && TURNS == 1 && SPLIT == 1 && !SHORT && BN % 128 == 0 && GROUPS != PRODUCT_DEPTH && SCALING != SCALING_MX)
 #define STEP (BITS16 ? 64 : 128) /* values of the reduction in a stage */
 #define WHOLE_CLUSTER ((1 << CLUSTER) - 1) /* as a mask of blocks */
 #define TEAM (128 * WGS)
@@ -114,11 +118,11 @@
 #define LOADERS 96 /* threads of the first warpgroup that load scales */
 #define E8M0_SCALES (SCALING == SCALING_MX || (SCALING == SCALING_VECTOR && SCALE_E8M0))
 #define SCALES_STAGED (SCALING >= SCALING_SQUARE && SCALING <= SCALING_MX)
-/* at a stage's barrier: of each thread behind its copies, or of each warp behind its stores */
-#define SCALE_ARRIVALS (!SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
+/* at a stage's barrier: of each thread behind its copies, or of each warp behind its stores, or (OUTER) of one that has the whole stage */
+#define SCALE_ARRIVALS (OUTER ? 1 : !SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
 /* FP32 leaves by boxes (product_carry.cuh); BRIEF: smaller tiles of it, of short reductions (tensor_tile.c) */
 #define BRIEF (SCALING == SCALING_ROWS && GROUPS == PRODUCT_DEPTH && ADD && WGS == 2 && BN == 128)
-#define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256 || BRIEF) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
+#define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256 || BRIEF || OUTER) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
 /* two loading warps that nobody needs send the boxes of D, one a warpgroup's, which goes on meanwhile (product_send.cuh) */
 #define SENDS (WGS == 2 && TURNS == 1 && SPLIT == 1 && !OUT_F32 && !SWIGLU && !SHORT && SCALE_ARRIVALS == 0 && !WIDENS)
 /* BF16 leaves by lines, each warp's own: no map has boxes for it, or (LINES) a block has nothing else to do while boxes are on their way */
@@ -134,8 +138,8 @@
 #define SQUARES (SWIGLU ? 2 : SQUARES_OF(BN))
 #define TILE_SQUARES (SWIGLU || BROAD ? 2 : SQUARES_OF(COLUMNS) + (WIDE && SQUARES > 1)) /* side by side: the last warpgroup's, whether it touches all or not */
 /* floats of a stage; bulk copies begin at multiples of 4 rows */
-#define A_STAGED (SCALES_STAGED ? BM * PER_STEP + (SCALES_BULK && GROUPS == PRODUCT_ROWS ? 4 : 0) : 0)
-#define B_STAGED (SCALING == SCALING_VECTOR || SCALING == SCALING_MX ? BN * PER_STEP : 0)
+#define A_STAGED (OUTER ? OUTER_FLOATS(BM) : SCALES_STAGED ? BM * PER_STEP + (SCALES_BULK && GROUPS == PRODUCT_ROWS ? 4 : 0) : 0)
+#define B_STAGED (OUTER ? OUTER_FLOATS(BN) : SCALING == SCALING_VECTOR || SCALING == SCALING_MX ? BN * PER_STEP : 0)
 /* Stages of few rows may come in any order, where none but the tiles' warp asks which one comes: with SPLIT a part has every SPLIT-th, for what
  * the parts read at one time then lies side by side; else a tile's stages are ROTATED (product_units.cuh). */
 #define ANY_ORDER (SHORT && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
@@ -177,7 +181,8 @@ static_assert(EARLY_STAGES <= STAGES, "nobody waits for a place");
 #define OUT_BYTES ((OUT_F32 && !CARRIES) || SPLIT > 1 || SWIGLU ? 0 : WGS * BOXES * 8192)
 #define OUT_AT (STAGES * STAGE_BYTES)
 #define SCALES_AT (OUT_AT + OUT_BYTES)
-#define SQUARES_AT (SCALES_AT + STAGES * SCALE_FLOATS * 4)
+#define ZEROS_AT (SCALES_AT + STAGES * SCALE_FLOATS * 4)
+#define SQUARES_AT (ZEROS_AT + (OUTER ? OUTER_ZEROS : 0))
 #define SQUARES_BYTES (SCALING == SCALING_SQUARE ? 2 * SQUARES_STEPS * TILE_SQUARES * 4 : 0)
 #define JOIN_AT (SQUARES_AT + SQUARES_BYTES)
 #define JOIN_BYTES ((TURNS - 1) * TEAM * WAVES * BN * 2) /* sums of all teams but the first */
@@ -225,6 +230,7 @@ MOII_FN unsigned int room_free(const shared &s, int wg) { return room_full(s, wg
 MOII_FN unsigned int tile_at(const shared &s, unsigned int stage) { return s.base + STAGE_BYTES * stage; }
 MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)(s.p + SCALES_AT) + SCALE_FLOATS * stage; }
 
+#include "product_outer.cuh"
 #include "product_units.cuh"
 #include "product_deal.cuh"
 #include "product_early.cuh"
@@ -293,6 +299,9 @@ MOII_FN void product(const product_args &a)
     s.rank = block;
     if (warp > 0) open_others(s, block);
     if (!OPENS_LATE && threadIdx.x == 0) open_rest(s, block);
+#if OUTER
+    outer_clear(s);
+#endif
     const bool meets = SPLIT > 1 || (EARLY && CLUSTER > 1); /* the others' memory is not touched before the end, or before they have met */
     if (meets && (!OPENS_LATE || warp > 0)) cluster_here();
     /* what the stream holds before has ended, and its results are there; what comes behind may start as soon as there is room */

@@ -25,6 +25,13 @@
 #define SCALING_MX 3      /* E8M0: one per row and 32 */
 #define SCALING_ROWS 4    /* E8M0: one per row, applied at the end */
 
+/* The tensor cores' own operands of scales (product_outer.cuh). */
+#define OUTER_LINE 16   /* bytes of a row, or column: eight values */
+#define OUTER_EIGHT 144 /* from eight rows to the next, so that lanes which have four each write to different banks */
+#define OUTER_FAR 128   /* between them, in a stage: not 0 where threads multiply */
+#define OUTER_FLOATS(rows) ((rows) / 8 * (OUTER_EIGHT / 4)) /* of so many rows, in a stage */
+#define OUTER_ZEROS (16 * OUTER_EIGHT) /* bytes */
+
 /* The defines ELEM_A and ELEM_B: numbers of moi_dtype, for the preprocessor. */
 #define PRODUCT_BF16 3
 #define PRODUCT_E4M3 4

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * product_outer.cuh: scales of 1x128 by 1x128 for product_sm90.cuh, whose products the tensor cores make (OUTER).
+ *
+ * Of a stage, D's element (m, n) adds P(m, n) * (a[m] * b[n]).  By threads these are two FP32 instructions for each, of which one finds no room beside the
+ * operands' products.  All a[m] * b[n] are an outer product: one more of the tensor cores, whose reduction is short.  A scale is the sum of two BF16
+ * numbers, the nearest and the nearest to what is left, up to 2^-18 of it, and
+ *     a b = a1 b1 + a1 b2 + a2 b1,
+ * where a2 b2, up to 2^-18 of it too, is left out: 3 x 2^-18 in all, where the tensor cores' own sums of 8 bits keep 13 bits.  A reduction is 16 values: these
+ * three and zeros, of which the latter eight are the same memory for all.
+ *
+ * Scales of less than 2^-60 or more than 2^60 and those that are not finite could leave BF16 or FP32 on the way.  In a stage in which the tile has such a
+ * scale, or one of 0, threads multiply (product_outer_stages.cuh); rows and columns have the scales themselves then, a float each. */
+#ifndef MOII_PRODUCT_OUTER_CUH
+#define MOII_PRODUCT_OUTER_CUH
+
+#if OUTER
+static_assert(WGS == 2 && WAVES == 1 && BN == 128 && TURNS == 1 && SPLIT == 1 && !WIDE, "sums, products and the scales' products of a thread: 192 registers");
+static_assert(SCALING == SCALING_VECTOR && !B_GROUPED && (SCALE_E8M0 ? QUADS : SCALES_BULK), "four rows' scales lie side by side");
+
+/* Two in BF16, the nearest. */
+MOII_FN unsigned int nearest_two(float low, float high)
+{
+    unsigned int two;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
+    return two;
+}
+
+/* a1, a1, a2, 0 */
+MOII_FN uint2 outer_row(float s)
+{
+    const unsigned int high = nearest_two(s, s);
+    return make_uint2(high, nearest_two(s - moii_float_of(high & 0xFFFF0000u), 0.0f));
+}
+
+/* b1, b2, b1, 0 */
+MOII_FN uint2 outer_column(float s)
+{
+    const unsigned int high = nearest_two(s, 0.0f);
+    return make_uint2(nearest_two(s, s - moii_float_of(high << 16)), high);
+}
+
+MOII_FN bool outer_near(float s) { return fabsf(s) > 0x1p-60f && fabsf(s) < 0x1p60f; }
+
+/* Bytes from the tile's first row, or column. */
+MOII_FN unsigned int outer_at(int row) { return (unsigned int)(row >> 3) * OUTER_EIGHT + (unsigned int)(row & 7) * OUTER_LINE; }
+
+/* Before the block's warps meet: all that is 0 for ever. */
+MOII_FN void outer_clear(const shared &s)
+{
+    for (int i = (int)threadIdx.x; i < (ZEROS_AT + OUTER_ZEROS - SCALES_AT) / 16; i += THREADS)
+        shared_write_four(s.base + SCALES_AT + i * 16, make_uint4(0, 0, 0, 0));
+    shared_to_async();
+}
+
+/* d[64][BN] = rows x columns, whose places are given; behind a row's first half it continues where zeros are. */
+MOII_FN void wgmma_outer(float *d, unsigned int rows, unsigned int columns, unsigned int zeros)
+{
+    const unsigned long long eights = (unsigned long long)(OUTER_EIGHT >> 4) << 32;
+    const unsigned long long a = eights | rows | (zeros - rows) << 16, b = eights | columns | (zeros - columns) << 16;
+    asm volatile("{\n .reg .pred more;\n setp.ne.b32 more, " WG_P ", 0;\n"
+                 " wgmma.mma_async.sync.aligned." WG_SHAPE "k16.f32.bf16.bf16 {" WG_T "}, " WG_A ", " WG_B ", more, 1, 1, 0, 0;\n}"
+                 : WG_D : "l"(a), "l"(b), "r"(0));
+}
+
+#endif
+
+#endif

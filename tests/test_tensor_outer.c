@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_tensor_outer.c: products whose scales of 1x128 by 1x128 the tensor cores multiply with each other (product_outer.cuh). */
+#include "support_gpu.h"
+#include "support_jobs.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VECTOR(recipe, layout) { (recipe), MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_##layout, 0 }
+static const moi_format blk = VECTOR(MOI_RECIPE_BLK128, COL), mx = VECTOR(MOI_RECIPE_MX32, COL);
+
+typedef float scale_rule(bool of_b, int64_t row, int64_t block);
+
+/* All within what the tensor cores take, with all bits of their significands, of either sign where FP32. */
+static float near_scale(bool of_b, int64_t row, int64_t block)
+{
+    const float x = 1.0f + 0x1p-9f * (float)(row % 511) + 0x1p-23f * (float)(of_b ? 5 : 3);
+    return ldexpf((row + block) % 5 ? x : -x, (int)((row * 7 + block * 3) % 100) - 50);
+}
+
+/* Beyond it in one stage of three: of A, of B, of both. */
+static float far_scale(bool of_b, int64_t row, int64_t block)
+{
+    const float x = 1.0f + 0x1p-9f * (float)(row % 511) + 0x1p-18f * (float)(of_b ? 5 : 3);
+    if (block % 3 == 0) return of_b ? ldexpf(x, 100) : ldexpf(x, -120);           /* a BF16 number has 8 bits there, what is left none */
+    if (block % 3 == 1) return ldexpf(x, row == 77 ? -70 : (int)(row % 3));       /* products that are no numbers of FP32: one row by one column */
+    return x;
+}
+
+/* 0, and what is no number. */
+static float odd_scale(bool of_b, int64_t row, int64_t block)
+{
+    if (block == 1 && row == 40 && !of_b) return 0.0f;
+    if (block == 2 && row == (of_b ? 90 : 130)) return NAN;
+    return ldexpf(1.0f + 0x1p-12f * (float)row, (int)(block % 4));
+}
+
+/* Powers of two for E8M0. */
+static float power(float s) { return isnan(s) ? s : ldexpf(1.0f, s == 0.0f ? -127 : ilogbf(s)); }
+
+static void set_scales(moit_matrix *x, bool of_b, scale_rule *rule)
+{
+    for (int64_t r = 0; r < x->rows; r++)
+        for (int64_t g = 0; g < (x->groups ? x->groups : 1); g++)
+            for (int64_t first = x->groups ? x->offsets[g] : 0, l = first; l < (x->groups ? x->offsets[g + 1] : x->depth); l += 32) {
+                const float s = rule(of_b, r, (l - first) / 128 + g);
+                moit_matrix_set_scale(x, 0, r, l, x->format.recipe == MOI_RECIPE_MX32 ? power(s) : s);
+            }
+    moit_matrix_read(x);
+}
+
+static void run(moit_job *j, const moit_rng *rng, const char *define, scale_rule *rule)
+{
+    moit_rng own = *rng;
+    if (j->a.format.recipe == MOI_RECIPE_MX32) j->mx = MOI_MX_PER_128;
+    moit_job_operands(j, &own);
+    if (rule) set_scales(&j->a, false, rule), set_scales(&j->b, true, rule);
+    moit_job_plan(j, moit_gpu());
+    assert_true(moit_job_chose(j, "OUTER=1") && moit_job_chose(j, define));
+    moit_job_fill(j, &own);
+    moit_job_run(j);
+}
+
+/* P:gemm.bound: dense products and groups along the reduction, of none, one and many blocks, tiles and clusters that are not full, columns in order and woven,
+ * BF16 and FP32, stored and added to; scales near, far, and none. */
+static void test_outer(void **state)
+{
+    (void)state;
+    if (!moit_hopper()) skip();
+    static const struct { bool groups, out_f32; int64_t m, n; const char *define; } cases[] = {
+        { true, true, 300, 272, "WOVEN=1" }, { true, true, 260, 509, "CLUSTER=2" },  { true, false, 290, 140, "OUT_F32=0" },
+        { false, true, 300, 400, "WOVEN=1" }, { false, false, 420, 130, "OUT_F32=0" }, { true, true, 385, 96, "WOVEN=1" },
+    };
+    static scale_rule *const rules[] = { NULL, near_scale, far_scale, odd_scale };
+    static const int64_t cuts[] = { 0, 400, 400, 401, 1210 };
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < 48; i += parts) {
+        const int c = i % 6, accumulates = i / 6 % 2;
+        if (accumulates && !cases[c].out_f32) continue;
+        moit_rng rng = moit_seed("tensor outer", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = cases[c].groups ? MOI_GROUP_K : MOIT_DENSE, .out = cases[c].out_f32 ? MOI_F32 : MOI_BF16, .m = cases[c].m,
+                  .n = cases[c].n, .k = 912, .accumulate = accumulates, .sm_limit = 4 };
+        if (cases[c].groups) j.groups = 4, j.rows = 1210, j.k = 0, memcpy(j.offsets, cuts, sizeof cuts);
+        j.a.format = j.b.format = i % 5 % 2 ? mx : blk;
+        if (i % 7 == 3) j.b.format.elem = MOI_E5M2;
+        run(&j, &rng, cases[c].define, rules[i / 12]);
+        moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
+/* Bits do not depend on the block that a tile falls to, nor on what it had before. */
+static void test_same_bits(void **state)
+{
+    (void)state;
+    if (!moit_hopper()) skip();
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < 4; i += parts) {
+        moit_rng rng = moit_seed("tensor outer bits", (uint64_t)i);
+        void *kept = NULL;
+        for (int limit = 2; limit <= 6; limit += 4) {
+            moit_job j = { .gpu = true, .grouping = MOI_GROUP_K, .groups = 3, .rows = 1600, .out = MOI_F32, .m = 520, .n = 528, .accumulate = true,
+                           .sm_limit = limit };
+            j.offsets[1] = 640, j.offsets[2] = 700, j.offsets[3] = 1600;
+            j.a.format = j.b.format = i % 2 ? mx : blk;
+            run(&j, &rng, "WOVEN=1", i < 2 ? near_scale : far_scale);
+            if (kept) assert_memory_equal(kept, j.d, (size_t)(j.lines * moi_row_bytes(j.out, j.n)));
+            else moit_job_check(&j, (uint64_t)i);
+            moit_free(kept);
+            kept = j.d, j.d = NULL;
+            moit_job_close(&j);
+        }
+        moit_free(kept);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_outer), cmocka_unit_test(test_same_bits) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
