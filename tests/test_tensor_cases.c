@@ -359,7 +359,7 @@ static void test_boxes(void **state)
     static const struct { int grouping; moi_format a; int mx; int64_t m, n; const char *define; } cases[] = {
         { K, BLK(COL), 0, 580, 512, "CLUSTER=2" },            { K, BLK(COL), 0, 1100, 368, "WOVEN=1 OUTER=1" },
         { K, BLK(ROW), 0, 1153, 508, "WGS=3" },               { K, BLK(COL), 0, 1150, 509, "OUTER=1" },
-        { DENSE, BLK(COL), 0, 1150, 496, "WOVEN=1 OUTER=1" }, { K, BLK(COL), 0, 1100, 0, "WOVEN=1" },
+        { DENSE, BLK(COL), 0, 1150, 496, "WOVEN=1" },         { K, BLK(COL), 0, 1100, 0, "WOVEN=1" },
         { DENSE, MX(ROW), PER_128, 1089, 512, "WOVEN=1" },    { DENSE, BLK(COL), 0, 1100, 0, "WOVEN=1" },
         { K, PLAIN, 0, 1240, 512, "WAVES=2" },                { K, PLAIN, 0, 1240, 328, "WAVES=2" },
         { DENSE, PLAIN, 0, 1150, 384, "WAVES=2" },            { K, MX(ROW), 0, 1240, 508, "WAVES=2" },
@@ -369,7 +369,7 @@ static void test_boxes(void **state)
         { MASKED, SQUARES, 0, 0, 368, "WAVES=2" },            { M, MX(TILED), PER_ROW, 0, 384, "BOXES=2" },
         { M, BLK(COL), 0, 0, 384, "WGS=3" },                  { MASKED, BLK(ROW), 0, 0, 372, "WGS=3" },
         { K, MX(COL), PER_128, 1090, 512, "OUTER=1" },        { K, MX(ROW), PER_128, 1153, 500, "WGS=3" },
-        { MASKED, MX(COL), PER_128, 0, 368, "QUADS=1" },      { DENSE, MX(COL), PER_128, 1089, 500, "OUTER=1" },
+        { MASKED, MX(COL), PER_128, 0, 368, "QUADS=1" },      { DENSE, MX(COL), PER_128, 1089, 500, "QUADS=1" },
         { K, MX(COL), PER_ROW, 1240, 512, "CLUSTER=2" },      { K, MX(ROW), PER_ROW, 1153, 508, "CLUSTER=2" },
     };
     static const int64_t cuts[] = { 0, 200, 200, 737, 738 }, rows[] = { 0, 600, 600, 1900, 1960 };

@@ -19,12 +19,13 @@ static float near_scale(bool of_b, int64_t row, int64_t block)
     return ldexpf((row + block) % 5 ? x : -x, (int)((row * 7 + block * 3) % 100) - 50);
 }
 
-/* Beyond it in one stage of three: of A, of B, of both. */
+/* Beyond it in three stages of four: small in A, large in B, small in a row and a column. */
 static float far_scale(bool of_b, int64_t row, int64_t block)
 {
-    const float x = 1.0f + 0x1p-9f * (float)(row % 511) + 0x1p-18f * (float)(of_b ? 5 : 3);
-    if (block % 3 == 0) return of_b ? ldexpf(x, 100) : ldexpf(x, -120);           /* a BF16 number has 8 bits there, what is left none */
-    if (block % 3 == 1) return ldexpf(x, row == 77 ? -70 : (int)(row % 3));       /* products that are no numbers of FP32: one row by one column */
+    const float x = 1.0f + 0x1p-9f * (float)(row % 511);
+    if (block % 4 == 0) return ldexpf(x, of_b ? 110 : -140);                          /* 0 in BF16 */
+    if (block % 4 == 1) return of_b && row % 3 ? 0x1.ffp127f : ldexpf(x, -110);       /* Inf in BF16 */
+    if (block % 4 == 2) return ldexpf(x, row == 77 ? -65 : (int)(row % 3));           /* their product is no normal number */
     return x;
 }
 
@@ -37,7 +38,7 @@ static float odd_scale(bool of_b, int64_t row, int64_t block)
 }
 
 /* Powers of two for E8M0. */
-static float power(float s) { return isnan(s) ? s : ldexpf(1.0f, s == 0.0f ? -127 : ilogbf(s)); }
+static float power(float s) { return isnan(s) ? s : s == 0.0f || ilogbf(s) < -127 ? 0x1p-127f : ldexpf(1.0f, ilogbf(s)); }
 
 static void set_scales(moit_matrix *x, bool of_b, scale_rule *rule)
 {
@@ -62,29 +63,28 @@ static void run(moit_job *j, const moit_rng *rng, const char *define, scale_rule
     moit_job_run(j);
 }
 
-/* P:gemm.bound: dense products and groups along the reduction, of none, one and many blocks, tiles and clusters that are not full, columns in order and woven,
- * BF16 and FP32, stored and added to; scales near, far, and none. */
+/* P:gemm.bound: groups of none, one and many blocks, tiles and clusters that are not full, columns in order and woven, BF16 and FP32, stored and added to;
+ * scales near, far, and none. */
 static void test_outer(void **state)
 {
     (void)state;
     if (!moit_hopper()) skip();
-    static const struct { bool groups, out_f32; int64_t m, n; const char *define; } cases[] = {
-        { true, true, 300, 272, "WOVEN=1" }, { true, true, 260, 509, "CLUSTER=2" },  { true, false, 290, 140, "OUT_F32=0" },
-        { false, true, 300, 400, "WOVEN=1" }, { false, false, 420, 130, "OUT_F32=0" }, { true, true, 385, 96, "WOVEN=1" },
+    static const struct { moi_dtype out; int64_t m, n; const char *define; } cases[] = {
+        { MOI_F32, 300, 272, "WOVEN=1" }, { MOI_F32, 260, 509, "CLUSTER=2" }, { MOI_BF16, 290, 140, "OUT_F32=0" }, { MOI_F32, 385, 96, "WOVEN=1" },
     };
     static scale_rule *const rules[] = { NULL, near_scale, far_scale, odd_scale };
     static const int64_t cuts[] = { 0, 400, 400, 401, 1210 };
     int parts, part = moit_part(&parts);
-    for (int i = part; i < 48; i += parts) {
-        const int c = i % 6, accumulates = i / 6 % 2;
-        if (accumulates && !cases[c].out_f32) continue;
+    for (int i = part; i < 64; i += parts) {
+        const int c = i % 4, accumulates = i / 4 % 2;
+        if (accumulates && cases[c].out != MOI_F32) continue;
         moit_rng rng = moit_seed("tensor outer", (uint64_t)i);
-        moit_job j = { .gpu = true, .grouping = cases[c].groups ? MOI_GROUP_K : MOIT_DENSE, .out = cases[c].out_f32 ? MOI_F32 : MOI_BF16, .m = cases[c].m,
-                  .n = cases[c].n, .k = 912, .accumulate = accumulates, .sm_limit = 4 };
-        if (cases[c].groups) j.groups = 4, j.rows = 1210, j.k = 0, memcpy(j.offsets, cuts, sizeof cuts);
-        j.a.format = j.b.format = i % 5 % 2 ? mx : blk;
+        moit_job j = { .gpu = true, .grouping = MOI_GROUP_K, .groups = 4, .rows = 1210, .out = cases[c].out, .m = cases[c].m, .n = cases[c].n,
+                       .accumulate = accumulates, .sm_limit = 4 };
+        memcpy(j.offsets, cuts, sizeof cuts);
+        j.a.format = j.b.format = i / 8 % 2 ? mx : blk;
         if (i % 7 == 3) j.b.format.elem = MOI_E5M2;
-        run(&j, &rng, cases[c].define, rules[i / 12]);
+        run(&j, &rng, cases[c].define, rules[i / 16]);
         moit_job_check(&j, (uint64_t)i);
         moit_job_close(&j);
     }

@@ -112,7 +112,7 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     bool lone = t->few && (p->n + wide - 1) / wide * t->split <= p->sms; /* a tile of few rows for each block, or none */
     const char *dealing = !dealt.dealt ? "" : moii_tile_broad(p, t) ? " DEAL=1 BROAD=1" : " DEAL=1";
     bool outer = t->wgs == 2 && t->waves == 1 && t->bn == 128 && t->turns == 1 && t->split == 1 && p->scaling == SCALING_VECTOR &&
-                 (p->scales_bulk || p->scale_quads) && !moii_tensor_experts(p);
+                 (p->scales_bulk || p->scale_quads) && p->grouping == PRODUCT_DEPTH;
     snprintf(whole, sizeof whole, " TURNS=%d BOXES=%d SHARED_BYTES=%d%s%s%s%s%s%s%s%s%s%s%s%s", t->turns, t->boxes, moii_tensor_shared(p, t),
              p->scale_quads ? " QUADS=1" : "", t->wide ? " WIDE=1" : "", woven ? " WOVEN=1" : "", outer ? " OUTER=1" : "",
              moii_tile_strip(p, t) ? " STRIP=1" : "",

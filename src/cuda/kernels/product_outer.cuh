@@ -15,7 +15,7 @@
 
 #if OUTER
 static_assert(WGS == 2 && WAVES == 1 && BN == 128 && TURNS == 1 && SPLIT == 1 && !WIDE, "sums, products and the scales' products of a thread: 192 registers");
-static_assert(SCALING == SCALING_VECTOR && !B_GROUPED && (SCALE_E8M0 ? QUADS : SCALES_BULK), "four rows' scales lie side by side");
+static_assert(SCALING == SCALING_VECTOR && GROUPS == PRODUCT_DEPTH && (SCALE_E8M0 ? QUADS : SCALES_BULK), "four rows' scales lie side by side");
 
 /* Two in BF16, the nearest. */
 MOII_FN unsigned int nearest_two(float low, float high)
