@@ -182,8 +182,8 @@ static double check_one(const moit_job *j, int64_t line, int64_t row, int64_t gr
     if (isinf(sum)) return isnan(got) || isinf(got) ? 0.0 : HUGE_VAL;
     double larger = fabs(sum) > fabs((double)got) ? sum : got;
     double roundings = (double)((to - from) / 32 + (j->weight ? 10 : 8));
-    double scales = moit_job_chose(j, "OUTER=1") ? 13 * 0x1p-20 : 0.0; /* what is left out of their products: product_outer.cuh */
-    double bound = fabs(weight) * tensor_error(j, a, b, from, to) + (roundings * 0x1p-23 + scales) * magnitude + moit_half_unit(j->out, larger) + 0x1p-120;
+    double scales = moit_job_chose(j, "OUTER=1") ? 17 * 0x1p-20 * (magnitude - fabs((double)j->before[line * j->n + col])) : 0.0; /* product_outer.cuh */
+    double bound = fabs(weight) * tensor_error(j, a, b, from, to) + scales + roundings * 0x1p-23 * magnitude + moit_half_unit(j->out, larger) + 0x1p-120;
     return fabs((double)got - sum) / bound;
 }
 

@@ -10,31 +10,43 @@
 #define VECTOR(recipe, layout) { (recipe), MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_##layout, 0 }
 static const moi_format blk = VECTOR(MOI_RECIPE_BLK128, COL), mx = VECTOR(MOI_RECIPE_MX32, COL);
 
-typedef float scale_rule(bool of_b, int64_t row, int64_t block);
+/* Of a row (or column) and a block of 128 of a group's. */
+typedef float scale_rule(bool of_b, int64_t row, int64_t block, int64_t group);
 
 /* All within what the tensor cores take, with all bits of their significands, of either sign where FP32. */
-static float near_scale(bool of_b, int64_t row, int64_t block)
+static float near_scale(bool of_b, int64_t row, int64_t block, int64_t group)
 {
     const float x = 1.0f + 0x1p-9f * (float)(row % 511) + 0x1p-23f * (float)(of_b ? 5 : 3);
-    return ldexpf((row + block) % 5 ? x : -x, (int)((row * 7 + block * 3) % 100) - 50);
+    return ldexpf((row + block) % 5 ? x : -x, (int)((row * 7 + (block + group) * 3) % 100) - 50);
 }
 
-/* Beyond it in three stages of four: small in A, large in B, small in a row and a column. */
-static float far_scale(bool of_b, int64_t row, int64_t block)
+/* 0 in BF16: A's in every other group, B's in the others; E8M0 has 2^-127. */
+static float small_scale(bool of_b, int64_t row, int64_t block, int64_t group)
 {
     const float x = 1.0f + 0x1p-9f * (float)(row % 511);
-    if (block % 4 == 0) return ldexpf(x, of_b ? 110 : -140);                          /* 0 in BF16 */
-    if (block % 4 == 1) return of_b && row % 3 ? 0x1.ffp127f : ldexpf(x, -110);       /* Inf in BF16 */
-    if (block % 4 == 2) return ldexpf(x, row == 77 ? -65 : (int)(row % 3));           /* their product is no normal number */
-    return x;
+    return ldexpf(x, of_b == (group % 2 == 0) ? 110 : block % 2 ? -150 : -140);
+}
+
+/* Inf in BF16, and times a product of values; in every other stage. */
+static float large_scale(bool of_b, int64_t row, int64_t block, int64_t group)
+{
+    const float x = 1.0f + 0x1p-9f * (float)(row % 511);
+    return of_b == (group % 2 == 0) ? ldexpf(x, -110) : block % 2 == 0 && row % 3 ? 0x1.ffp127f : ldexpf(x, 59);
 }
 
 /* 0, and what is no number. */
-static float odd_scale(bool of_b, int64_t row, int64_t block)
+static float odd_scale(bool of_b, int64_t row, int64_t block, int64_t group)
 {
-    if (block == 1 && row == 40 && !of_b) return 0.0f;
-    if (block == 2 && row == (of_b ? 90 : 130)) return NAN;
+    if (block + group == 1 && row == 40 && !of_b) return 0.0f;
+    if (block + group == 2 && row == (of_b ? 90 : 130)) return NAN;
     return ldexpf(1.0f + 0x1p-12f * (float)row, (int)(block % 4));
+}
+
+/* What takes the most of BF16's two halves. */
+static float worst_scale(bool of_b, int64_t row, int64_t block, int64_t group)
+{
+    static const float most[] = { 0x1.00fe8p0f, 0x1.01p0f, 0x1.00fffep0f, 0x1.fefffep0f, 0x1.7f7f7ep0f, -0x1.00fe8p0f, 0x1.00fdp0f };
+    return ldexpf(most[(row + block * (of_b ? 3 : 2)) % 7], (int)((row + group) % 90) - 45);
 }
 
 /* Powers of two for E8M0. */
@@ -43,9 +55,9 @@ static float power(float s) { return isnan(s) ? s : s == 0.0f || ilogbf(s) < -12
 static void set_scales(moit_matrix *x, bool of_b, scale_rule *rule)
 {
     for (int64_t r = 0; r < x->rows; r++)
-        for (int64_t g = 0; g < (x->groups ? x->groups : 1); g++)
-            for (int64_t first = x->groups ? x->offsets[g] : 0, l = first; l < (x->groups ? x->offsets[g + 1] : x->depth); l += 32) {
-                const float s = rule(of_b, r, (l - first) / 128 + g);
+        for (int64_t g = 0; g < x->groups; g++)
+            for (int64_t first = x->offsets[g], l = first; l < x->offsets[g + 1]; l += 32) {
+                const float s = rule(of_b, r, (l - first) / 128, g);
                 moit_matrix_set_scale(x, 0, r, l, x->format.recipe == MOI_RECIPE_MX32 ? power(s) : s);
             }
     moit_matrix_read(x);
@@ -72,10 +84,10 @@ static void test_outer(void **state)
     static const struct { moi_dtype out; int64_t m, n; const char *define; } cases[] = {
         { MOI_F32, 300, 272, "WOVEN=1" }, { MOI_F32, 260, 509, "CLUSTER=2" }, { MOI_BF16, 290, 140, "OUT_F32=0" }, { MOI_F32, 385, 96, "WOVEN=1" },
     };
-    static scale_rule *const rules[] = { NULL, near_scale, far_scale, odd_scale };
+    static scale_rule *const rules[] = { NULL, near_scale, small_scale, large_scale, odd_scale };
     static const int64_t cuts[] = { 0, 400, 400, 401, 1210 };
     int parts, part = moit_part(&parts);
-    for (int i = part; i < 64; i += parts) {
+    for (int i = part; i < 80; i += parts) {
         const int c = i % 4, accumulates = i / 4 % 2;
         if (accumulates && cases[c].out != MOI_F32) continue;
         moit_rng rng = moit_seed("tensor outer", (uint64_t)i);
@@ -84,8 +96,49 @@ static void test_outer(void **state)
         memcpy(j.offsets, cuts, sizeof cuts);
         j.a.format = j.b.format = i / 8 % 2 ? mx : blk;
         if (i % 7 == 3) j.b.format.elem = MOI_E5M2;
+        if (i % 7 == 5) j.a.format.elem = MOI_E5M2;
         run(&j, &rng, cases[c].define, rules[i / 16]);
         moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
+/* One value of each 128, so that the tensor cores' sums of values are exact: what is left is the error of scales' products, and the roundings. */
+static void test_precision(void **state)
+{
+    (void)state;
+    if (!moit_hopper()) skip();
+    enum { BLOCKS = 9 };
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < 2; i += parts) {
+        moit_rng rng = moit_seed("tensor outer precision", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = MOI_GROUP_K, .groups = 1, .rows = BLOCKS * 128, .out = MOI_F32, .m = 300, .n = 272, .sm_limit = 4 };
+        j.offsets[1] = j.rows;
+        j.a.format = j.b.format = blk;
+        moit_job_operands(&j, &rng);
+        for (int side = 0; side < 2; side++) {
+            moit_matrix *x = side ? &j.b : &j.a;
+            for (int64_t r = 0; r < x->rows; r++)
+                for (int64_t l = 0; l < x->depth; l++)
+                    if (l % 128 != l / 128 * 13) ((unsigned char *)x->data)[r * x->ld + l] = 0;
+            set_scales(x, side, i ? near_scale : worst_scale);
+        }
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, "OUTER=1"));
+        moit_job_run(&j);
+        double worst = 0.0;
+        for (int64_t r = 0; r < j.m; r++)
+            for (int64_t c = 0; c < j.n; c++) {
+                double sum = 0.0, magnitude = 0.0;
+                for (int64_t l = 0; l < j.rows; l++) {
+                    const double product = j.a.values[r * j.rows + l] * j.b.values[c * j.rows + l];
+                    sum += product, magnitude += fabs(product);
+                }
+                const double error = fabs((double)((float *)j.d)[r * j.n + c] - sum), bound = 17 * 0x1p-20 * magnitude + (BLOCKS + 1) * 0x1p-24 * magnitude;
+                if (!(error <= bound)) fail_msg("%d: D[%lld][%lld] is %g of the bound off", i, (long long)r, (long long)c, error / bound);
+                if (magnitude > 0.0) worst = fmax(worst, error / magnitude);
+            }
+        if (!i) assert_true(worst > 4 * 0x1p-20); /* scales of that kind are near the bound */
         moit_job_close(&j);
     }
 }
@@ -104,7 +157,7 @@ static void test_same_bits(void **state)
                            .sm_limit = limit };
             j.offsets[1] = 640, j.offsets[2] = 700, j.offsets[3] = 1600;
             j.a.format = j.b.format = i % 2 ? mx : blk;
-            run(&j, &rng, "WOVEN=1", i < 2 ? near_scale : far_scale);
+            run(&j, &rng, "WOVEN=1", i < 2 ? near_scale : large_scale);
             if (kept) assert_memory_equal(kept, j.d, (size_t)(j.lines * moi_row_bytes(j.out, j.n)));
             else moit_job_check(&j, (uint64_t)i);
             moit_free(kept);
@@ -117,6 +170,6 @@ static void test_same_bits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_outer), cmocka_unit_test(test_same_bits) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_outer), cmocka_unit_test(test_precision), cmocka_unit_test(test_same_bits) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

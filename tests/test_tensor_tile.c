@@ -285,19 +285,22 @@ static void test_choice(void **state)
 {
     (void)state;
     static const int64_t sizes[] = { 1, 16, 64, 65, 128, 129, 256, 257, 512, 4096, 131072 };
+    moi_format cols = mxfp8;
+    cols.layout = MOI_LAYOUT_COL;
     const struct { const moi_format *a, *b; bool turned; } pairs[] = {
         { &act, &weight, false }, { &act, &act, false }, { &mxfp8, &mxfp8, false }, { &plain, &plain, false }, { &plain, &plain, true },
+        { &cols, &cols, false },
     };
-    int count = 0;
-    for (size_t c = 0; c < 5 * 4 * 11 * 11 * 2; c++) {
+    int count = 0, outer = 0;
+    for (size_t c = 0; c < 6 * 4 * 11 * 11 * 2; c++) {
         const char *why;
-        size_t pair = c % 5, m = c / 20 % 11, n = c / 220 % 11;
-        int64_t k = c / 2420 % 2 ? 512 : 16384;
-        bool turned = pairs[pair].turned || (c / 5 % 4 == PRODUCT_DEPTH && pair == 3);
-        moii_tensor_product p = product((int)(c / 5 % 4), pairs[pair].a, pairs[pair].b, sizes[m], sizes[n], k);
+        size_t pair = c % 6, m = c / 24 % 11, n = c / 264 % 11;
+        int64_t k = c / 2904 % 2 ? 512 : 16384;
+        bool turned = pairs[pair].turned || (c / 6 % 4 == PRODUCT_DEPTH && pair == 3);
+        moii_tensor_product p = product((int)(c / 6 % 4), pairs[pair].a, pairs[pair].b, sizes[m], sizes[n], k);
         if (turned) p.m = (p.m + 7) / 8 * 8, p.n = (p.n + 7) / 8 * 8;
         p.a_turned = turned && !moii_tensor_experts(&p), p.b_turned = turned;
-        p.mx = pair == 2 ? (moi_mx_scales)(m % 3) : MOI_MX_FREE;
+        p.mx = pair == 2 || pair == 5 ? (moi_mx_scales)(m % 3) : MOI_MX_FREE;
         p.accumulate = n % 2;
         if (c % 7 == 0) p.sms = p.sm_limit = 20;
         if (c % 3 == 0) p.expected = 100;
@@ -309,9 +312,15 @@ static void test_choice(void **state)
         moii_tensor_tile t = moii_tensor_choose(&p);
         check_tile(&p, &t);
         if (p.sm_limit) assert_int_equal(t.split, 1);
-        count++;
+        count++, outer += moii_tile_outer(&p, &t);
     }
-    assert_int_equal(count, 4840);
+    assert_int_equal(count, 5808);
+    assert_in_range(outer, 100, 250); /* reductions in groups of two of the pairs, of more than 64 rows */
+    const char *why;
+    moii_tensor_product p = product(PRODUCT_DEPTH, &act, &act, 4096, 7168, 65536);
+    assert_true(moii_tensor_fits(&p, MOI_F32, &why));
+    moii_tensor_tile t = moii_tensor_choose(&p);
+    assert_true(moii_tile_outer(&p, &t) && t.cluster == 2 && moii_tile_carries(&p, &t));
 }
 
 /* What of a product with SwiGLU its store can make. */

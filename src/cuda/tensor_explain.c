@@ -39,7 +39,7 @@ static void tell_bound(const moii_tensor_product *p, const moii_tensor_tile *t, 
     else
         snprintf(text, sizeof text, "|D - exact| <= %lld 2^-23 (S%s) + %d 2^-13 M, S = sum |A B|, M = sum over each 32 products of the largest of them and of "
                  "the sum since the last multiple of %d, + %shalf a unit of %s", (long long)p->k + 4, plus, p->scaling == SCALING_MX ? 32 : 34,
-                 p->scaling == SCALING_MX ? 32 : moii_tile_doubled(p, t) ? 256 : 128, moii_tile_outer(p, t) ? "13 2^-20 S (products of scales) + " : "", half);
+                 p->scaling == SCALING_MX ? 32 : moii_tile_doubled(p, t) ? 256 : 128, moii_tile_outer(p, t) ? "17 2^-20 S (products of scales) + " : "", half);
     to->each(to->user, "bound", text);
 }
 

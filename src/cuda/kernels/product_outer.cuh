@@ -3,10 +3,10 @@
  *
  * Of a stage, D's element (m, n) adds P(m, n) * (a[m] * b[n]).  By threads these are two FP32 instructions for each, of which one finds no room beside the
  * operands' products.  All a[m] * b[n] are an outer product: one more of the tensor cores, whose reduction is short.  A scale is the sum of two BF16
- * numbers, the nearest and the nearest to what is left, up to 2^-18 of it, and
- *     a b = a1 b1 + a1 b2 + a2 b1,
- * where a2 b2, up to 2^-18 of it too, is left out: 3 x 2^-18 in all, where the tensor cores' own sums of 8 bits keep 13 bits.  A reduction is 16 values: these
- * three and zeros, of which the latter eight are the same memory for all.
+ * numbers, the nearest and the nearest to what is left, up to 2^-17 of it (0 of a power of two), and
+ *     a b = a1 b1 + a1 b2 + a2 b1 + a2 b2,
+ * up to 2^-16, and what the tensor cores cut off of four products in BF16: 17 * 2^-20 of it in all.  Their own sums of 8 bits keep 13 bits.  A reduction is
+ * 16 values, these four and zeros, of which the latter eight are the same memory for all.
  *
  * Scales of less than 2^-60 or more than 2^60 and those that are not finite could leave BF16 or FP32 on the way.  In a stage in which the tile has such a
  * scale, or one of 0, threads multiply (product_outer_stages.cuh); rows and columns have the scales themselves then, a float each. */
@@ -15,28 +15,22 @@
 
 #if OUTER
 static_assert(WGS == 2 && WAVES == 1 && BN == 128 && TURNS == 1 && SPLIT == 1 && !WIDE, "sums, products and the scales' products of a thread: 192 registers");
+static_assert(STAGES >= LOADERS / 32, "a loading warp that passes the others' stages is never a whole round ahead of the cards");
 static_assert(SCALING == SCALING_VECTOR && GROUPS == PRODUCT_DEPTH && (SCALE_E8M0 ? QUADS : SCALES_BULK), "four rows' scales lie side by side");
 
-/* Two in BF16, the nearest. */
-MOII_FN unsigned int nearest_two(float low, float high)
-{
-    unsigned int two;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
-    return two;
-}
-
-/* a1, a1, a2, 0 */
+/* a1, a1, a2, a2 */
 MOII_FN uint2 outer_row(float s)
 {
-    const unsigned int high = nearest_two(s, s);
-    return make_uint2(high, nearest_two(s - moii_float_of(high & 0xFFFF0000u), 0.0f));
+    const unsigned int high = bf16_pair(s, s);
+    const float rest = s - moii_float_of(high & 0xFFFF0000u);
+    return make_uint2(high, bf16_pair(rest, rest));
 }
 
-/* b1, b2, b1, 0 */
+/* b1, b2, b1, b2 */
 MOII_FN uint2 outer_column(float s)
 {
-    const unsigned int high = nearest_two(s, 0.0f);
-    return make_uint2(nearest_two(s, s - moii_float_of(high << 16)), high);
+    const unsigned int both = bf16_pair(s, s - moii_float_of(bf16_pair(s, 0.0f) << 16));
+    return make_uint2(both, both);
 }
 
 MOII_FN bool outer_near(float s) { return fabsf(s) > 0x1p-60f && fabsf(s) < 0x1p60f; }

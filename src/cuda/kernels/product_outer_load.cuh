@@ -10,20 +10,24 @@ typedef unsigned int four_stored;
 typedef float4 four_stored;
 #endif
 
-MOII_FN four_stored fetch_four(const product_scales &t, const scale_walk &w, int row, int block)
+/* The first of a lane's four rows, or columns; behind the end, of the last four. */
+MOII_FN int first_of_four(const scale_walk &w) { return min(w.row + (int)(threadIdx.x % 32 * 4), (w.rows - 1) & ~3); }
+
+MOII_FN four_stored fetch_four(const product_scales &t, const scale_walk &w, int first, int block)
 {
-    const unsigned int at = (unsigned int)block * t.block_stride + (unsigned int)min(w.row + row, (w.rows - 1) & ~3); /* behind the last, a neighbour */
+    const unsigned int at = (unsigned int)block * t.block_stride + (unsigned int)first;
     return __ldg((const four_stored *)(w.p + (unsigned long long)at * (SCALE_E8M0 ? 1 : 4)));
 }
 
-MOII_FN void four_floats(four_stored v, float to[4])
+/* there: of the four; in place of the others, which scale nothing that is stored, stands the first one. */
+MOII_FN void four_floats(four_stored v, int there, float to[4])
 {
 #if SCALE_E8M0
     const float4 f = four_scales(v);
 #else
     const float4 f = v;
 #endif
-    to[0] = f.x, to[1] = f.y, to[2] = f.z, to[3] = f.w;
+    to[0] = f.x, to[1] = there > 1 ? f.y : f.x, to[2] = there > 2 ? f.z : f.x, to[3] = there > 3 ? f.w : f.x;
 }
 
 /* The warps have stages in turn: scales of one are on their way while the others make theirs.  A lane has four rows of A and four columns of B. */
@@ -32,10 +36,11 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
     const int lane = (int)threadIdx.x % 32, warp = uniform((int)threadIdx.x / 32) - 1, steps = steps_of(u);
     const unsigned int to_rows = s.base + SCALES_AT + outer_at(4 * lane); /* columns lie as copies lay rows of B */
     const unsigned int to_cols = s.base + SCALES_AT + 4 * A_STAGED + outer_at(WOVEN ? lane / 4 * 16 + lane % 4 * 2 : 4 * lane);
+    const int first_row = first_of_four(wa), first_col = first_of_four(wb);
     four_stored rows, cols;
     const auto fetch = [&](int step) {
         const int block = u.block + step * BLOCK_STEP;
-        rows = fetch_four(a.a_scales, wa, 4 * lane, block), cols = fetch_four(a.b_scales, wb, 4 * lane, block);
+        rows = fetch_four(a.a_scales, wa, first_row, block), cols = fetch_four(a.b_scales, wb, first_col, block);
     };
     if (warp < steps) fetch(warp);
 #pragma unroll 1
@@ -44,7 +49,7 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
         const unsigned int stage = 4 * SCALE_FLOATS * r->stage;
         float x[4], y[4];
         uint2 row[4], col[4];
-        four_floats(rows, x), four_floats(cols, y);
+        four_floats(rows, wa.rows - first_row, x), four_floats(cols, wb.rows - first_col, y);
         bool near = true;
 #pragma unroll
         for (int i = 0; i < 4; i++) near = near && outer_near(x[i]) && outer_near(y[i]);

@@ -3,54 +3,76 @@
 #ifndef MOII_PRODUCT_OUTER_STAGES_CUH
 #define MOII_PRODUCT_OUTER_STAGES_CUH
 
-/* The thread's products times the rows' scales, and in `by` the columns'. */
-MOII_FN void scale_by_threads(unsigned int scales, int wg, float acc[BN / 2], float by[BN / 2])
-{
-    const unsigned int t = as_it_is(threadIdx.x); /* nothing of it is to be kept */
-    const unsigned int row = scales + outer_at(wg * 64 + (int)(t / 32 % 4 * 16 + t % 32 / 4)), col = scales + 4 * A_STAGED + t % 4 * (2 * OUTER_LINE);
-    const float rows[2] = { shared_read(row), shared_read(row + OUTER_EIGHT) };
-#pragma unroll
-    for (int j = 0; j < BN / 8; j++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            acc[4 * j + i] *= rows[i / 2];
-            by[4 * j + i] = i < 2 ? shared_read(col + j * OUTER_EIGHT + i * OUTER_LINE) : by[4 * j + i - 2];
-        }
-}
+MOII_FN unsigned int stage_scales(const shared &s, unsigned int stage) { return s.base + SCALES_AT + 4 * SCALE_FLOATS * stage; }
 
-MOII_FN void multiply_outer(const shared &s, ring at, int wg, float sum[BN / 2])
+/* Of a stage that is there. */
+MOII_FN bool is_far(const shared &s, unsigned int stage) { return uniform((int)shared_read_word(stage_scales(s, stage) + OUTER_FAR)) != 0; }
+
+/* acc: products of the operands' values, by: of their scales. */
+MOII_FN void make_products(const shared &s, unsigned int stage, int wg, float acc[BN / 2], float by[BN / 2])
 {
-    const unsigned int scales = s.base + SCALES_AT + 4 * SCALE_FLOATS * at.stage;
-    float acc[BN / 2], by[BN / 2];
-    barrier_wait(full_barrier(s, at.stage), at.parity);
+    const unsigned int scales = stage_scales(s, stage);
     wgmma_hold(acc), wgmma_hold(by);
     wgmma_begin();
     wgmma_outer(by, wgmma_at(scales) + wg * (8 * OUTER_EIGHT / 16), wgmma_at(scales + 4 * A_STAGED), wgmma_at(s.base + ZEROS_AT));
 #pragma unroll
-    for (int j = 0; j < 4; j++) wgmma(acc, as_it_is(s.a) + at.stage * (STAGE_BYTES / 16) + j * 2, b_part(s, at.stage, j), j > 0);
+    for (int j = 0; j < 4; j++) wgmma(acc, as_it_is(s.a) + stage * (STAGE_BYTES / 16) + j * 2, b_part(s, stage, j), j > 0);
     wgmma_close();
-    const bool far = uniform((int)shared_read_word(scales + OUTER_FAR)) != 0;
     WGMMA_WAIT(0);
     wgmma_hold(acc), wgmma_hold(by);
-    if (far) scale_by_threads(scales, wg, acc, by);
-    release_stage(s, at.stage);
+}
+
+MOII_FN void add_products(const float acc[BN / 2], const float by[BN / 2], float sum[BN / 2])
+{
 #pragma unroll
     for (int i = 0; i < BN / 2; i++) sum[i] = __fmaf_rn(acc[i], by[i], sum[i]);
 }
 
+/* acc times both scales, of which the product, or one alone times acc, may be no number of FP32; by: 1. */
+MOII_FN void scale_by_threads(const shared &s, unsigned int stage, int wg, float acc[BN / 2], float by[BN / 2])
+{
+    const unsigned int t = as_it_is(threadIdx.x), scales = stage_scales(s, stage); /* nothing of it is to be kept */
+    const unsigned int row = scales + outer_at(wg * 64 + (int)(t / 32 % 4 * 16 + t % 32 / 4)), col = scales + 4 * A_STAGED + t % 4 * (2 * OUTER_LINE);
+    const double rows[2] = { (double)shared_read(row), (double)shared_read(row + OUTER_EIGHT) };
+#pragma unroll
+    for (int i = 0; i < BN / 2; i++) {
+        const double b = (double)shared_read(col + i / 4 * OUTER_EIGHT + i % 2 * OUTER_LINE);
+        acc[i] = (float)((double)acc[i] * (rows[i % 4 / 2] * b)), by[i] = 1.0f;
+    }
+}
+
+/* Whole rounds of the ring are by name, so that addresses are constants; a stage that is far ends them, for its code is long and stands once. */
 MOII_FN void multiply(const product_args &, const shared &s, const unit &u, ring *r, unsigned int *, int wg, int, float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u);
     sums_clear(sum);
     for (int step = 0; step < steps;) {
-        if (r->stage == 0)
-            for (; step + STAGES <= steps - STAGES_STRADDLE; step += STAGES, r->parity ^= 1) {
+        float acc[BN / 2], by[BN / 2];
+        bool near = r->stage == 0;
+        while (near && step + STAGES <= steps - STAGES_STRADDLE) {
 #pragma unroll
-                for (unsigned int stage = 0; stage < STAGES; stage++) multiply_outer(s, { stage, r->parity }, wg, sum[0]);
+            for (unsigned int stage = 0; stage < STAGES; stage++) {
+                barrier_wait(full_barrier(s, stage), r->parity);
+                near = !is_far(s, stage);
+                if (!near) {
+                    r->stage = stage;
+                    break;
+                }
+                make_products(s, stage, wg, acc, by);
+                release_stage(s, stage);
+                add_products(acc, by, sum[0]);
+                step++;
             }
+            if (near) r->parity ^= 1;
+        }
         if (step == steps) break;
         stage_cleared(s, u, *r, step);
-        multiply_outer(s, *r, wg, sum[0]);
+        barrier_wait(full_barrier(s, r->stage), r->parity);
+        const bool far = is_far(s, r->stage);
+        make_products(s, r->stage, wg, acc, by);
+        if (far) scale_by_threads(s, r->stage, wg, acc, by);
+        release_stage(s, r->stage);
+        add_products(acc, by, sum[0]);
         ring_step(r), step++;
     }
 }

@@ -29,7 +29,7 @@
  *             DEAL    how units are dealt to clusters (product_deal.cuh)
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
- *             those are not runs; the last two send D, where they are free (SENDS).  The others multiply: the tensor
+ *             those are not runs, or the tensor cores multiply them (OUTER); the last two send D, where they are free (SENDS).  The others multiply: the tensor
  *             cores' sums over 128 values (32 for SCALING_MX, 256 for SCALING_ROWS) are added to FP32 registers, times the scales: they keep 13 bits
  *             themselves.
  *   shared    PRODUCT_SHARED bytes; SHARED_BYTES  the same as tensor_tile.c computes it
