@@ -20,18 +20,18 @@ static float near_scale(bool of_b, int64_t row, int64_t block, int64_t group)
     return ldexpf((row + block) % 5 ? x : -x, (int)((row * 7 + (block + group) * 3) % 100) - 50);
 }
 
-/* 0 in BF16: A's in every other group, B's in the others; E8M0 has 2^-127. */
+/* 0 in BF16, in every other stage: A's in every other group, B's in the others; E8M0 has 2^-127. */
 static float small_scale(bool of_b, int64_t row, int64_t block, int64_t group)
 {
     const float x = 1.0f + 0x1p-9f * (float)(row % 511);
-    return ldexpf(x, of_b == (group % 2 == 0) ? 110 : block % 2 ? -150 : -140);
+    return ldexpf(x, of_b == (group % 2 == 0) ? 59 : block % 2 ? -59 : -140);
 }
 
 /* Inf in BF16, and times a product of values; in every other stage. */
 static float large_scale(bool of_b, int64_t row, int64_t block, int64_t group)
 {
     const float x = 1.0f + 0x1p-9f * (float)(row % 511);
-    return of_b == (group % 2 == 0) ? ldexpf(x, -110) : block % 2 == 0 && row % 3 ? 0x1.ffp127f : ldexpf(x, 59);
+    return of_b == (group % 2 == 0) ? ldexpf(x, -59) : block % 2 == 0 && row % 3 ? 0x1.ffp127f : ldexpf(x, 59);
 }
 
 /* 0, and what is no number. */
