@@ -20,11 +20,11 @@ static float near_scale(bool of_b, int64_t row, int64_t block, int64_t group)
     return ldexpf((row + block) % 5 ? x : -x, (int)((row * 7 + (block + group) * 3) % 100) - 50);
 }
 
-/* 0 in BF16, in every other stage: A's in every other group, B's in the others; E8M0 has 2^-127. */
+/* 0 in BF16: A's in every other group, B's in the others, and nothing else is larger; E8M0 has 2^-127. */
 static float small_scale(bool of_b, int64_t row, int64_t block, int64_t group)
 {
     const float x = 1.0f + 0x1p-9f * (float)(row % 511);
-    return ldexpf(x, of_b == (group % 2 == 0) ? 59 : block % 2 ? -59 : -140);
+    return ldexpf(x, of_b == (group % 2 == 0) ? 59 : -140 + 3 * (int)(block % 2));
 }
 
 /* Inf in BF16, and times a product of values; in every other stage. */
