@@ -6,7 +6,7 @@
 
 #include "../src/cuda/tensor_product.h"
 
-static const moi_format act = MOII_TENSOR_ACT, weight = MOII_TENSOR_WEIGHT, mxfp8 = MOII_TENSOR_MXFP8, plain = MOII_TENSOR_BF16;
+static const moi_format act = MOII_TENSOR_ACT, weight = MOII_TENSOR_WEIGHT, mxfp8 = MOII_TENSOR_MXFP8, cols = MOII_TENSOR_MXFP8_COLS, plain = MOII_TENSOR_BF16;
 static const moi_format f32 = { .recipe = MOI_RECIPE_F32, .elem = MOI_F32 };
 
 static moii_tensor_product product(int grouping, const moi_format *a, const moi_format *b, int64_t m, int64_t n, int64_t k)
@@ -140,8 +140,6 @@ static void test_thin(void **state)
 {
     (void)state;
     check_ahead(&moii_thin_kernel);
-    moi_format cols = mxfp8;
-    cols.layout = MOI_LAYOUT_COL;
     static const struct { int grouping; bool cols; int64_t m, n, k; bool thin; } cases[] = {
         { PRODUCT_ROWS, false, 8 * 32, 4096, 7168, true },     { PRODUCT_ROWS, false, 8 * 65, 4096, 7168, false },
         { PRODUCT_ROWS, true, 8 * 32, 4096, 7168, false },     { PRODUCT_ROWS, false, 8 * 32, 4096, 7200, false },
@@ -167,8 +165,8 @@ static void test_mixed(void **state)
     (void)state;
     check_ahead(&moii_mixed_kernel);
     check_ahead(&moii_halves_kernel);
-    moi_format cols = mxfp8, wide = mxfp8;
-    cols.layout = MOI_LAYOUT_COL, wide.elem = MOI_E5M2;
+    moi_format wide = mxfp8;
+    wide.elem = MOI_E5M2;
     const struct { int grouping; const moi_format *a, *b; int64_t m, n, k; bool mixed, widened, halves; } cases[] = {
         { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 32, 4096, 7168, false, false, false },  { PRODUCT_ROWS, &mxfp8, &mxfp8, 8 * 33, 4096, 7168, true, false, false },
         { PRODUCT_ROWS, &cols, &mxfp8, 8 * 65, 4096, 7168, true, false, false },    { PRODUCT_ROWS, &wide, &mxfp8, 8 * 65, 4096, 7168, true, false, false },
@@ -285,8 +283,6 @@ static void test_choice(void **state)
 {
     (void)state;
     static const int64_t sizes[] = { 1, 16, 64, 65, 128, 129, 256, 257, 512, 4096, 131072 };
-    moi_format cols = mxfp8;
-    cols.layout = MOI_LAYOUT_COL;
     const struct { const moi_format *a, *b; bool turned; } pairs[] = {
         { &act, &weight, false }, { &act, &act, false }, { &mxfp8, &mxfp8, false }, { &plain, &plain, false }, { &plain, &plain, true },
         { &cols, &cols, false },

@@ -17,7 +17,6 @@ static moii_tensor_product product_of(const moi_ggemm_desc *d)
 
 static const moi_format vectors = MOII_TENSOR_ACT, blocks = MOII_TENSOR_MXFP8;
 
-#define MXFP8_COLUMNS { MOI_RECIPE_MX32, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_COL, 0 }
 /* rows of all of 8 groups, or of each for GROUP_MASKED */
 static const struct { moi_grouping grouping; moi_format a, b; moi_dtype out; int64_t rows, m, n, k, gather, scatter; const moi_format *act;
                       moi_mx_scales mx; } ahead[] = {
@@ -37,7 +36,7 @@ static const struct { moi_grouping grouping; moi_format a, b; moi_dtype out; int
     { MOI_GROUP_K, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL, MOI_MX_FREE },
     { MOI_GROUP_M, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_BF16, 32768, 0, 4096, 7168, 0, 0, NULL, MOI_MX_PER_ROW },
     { MOI_GROUP_K, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL, MOI_MX_PER_ROW },
-    { MOI_GROUP_K, MXFP8_COLUMNS, MXFP8_COLUMNS, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL, MOI_MX_PER_128 },
+    { MOI_GROUP_K, MOII_TENSOR_MXFP8_COLS, MOII_TENSOR_MXFP8_COLS, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL, MOI_MX_PER_128 },
     { MOI_GROUP_K, MOII_TENSOR_MXFP8, MOII_TENSOR_MXFP8, MOI_F32, 8192, 4096, 7168, 0, 0, 0, NULL, MOI_MX_PER_ROW },
 };
 enum { AHEAD = sizeof ahead / sizeof *ahead };

@@ -99,7 +99,7 @@ typedef struct feed {
 MOII_FN feed feed_of(const product_args &a, const unit &u)
 {
     feed f = { stage_bytes(u), { 0, 0, 0 }, { 0, 0, 0 } };
-#if SCALES_BULK && !OUTER
+#if SCALE_RUNS
     static_assert(!WIDE || SCALING == SCALING_SQUARE, "a warpgroup's columns have scales in a tile's own order");
     f.a = scale_runs_of(a.a_scales, A_GROUPED ? u.group : 0, u.row & ~3, u.block, A_STAGED);
     if (SCALING == SCALING_VECTOR) f.b = scale_runs_of(a.b_scales, B_GROUPED ? u.group : 0, u.col, u.block, BN);
@@ -125,8 +125,8 @@ MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, fe
     else if (which & LOADS_B) load_lines(&a.b_map, u, tile, full, k, a.n / 2);
     if (!(which & LOADS_A)) return;
     if (!to_all) load_rows(a, u, tile, full, k, block, true);
-    if (SCALES_BULK && !OUTER && (!to_all || block == 0)) load_run(&f->a, step, scales, full, to_all);
-    if (SCALES_BULK && !OUTER && SCALING == SCALING_VECTOR) load_run(&f->b, step, scales + A_STAGED * 4, full, false);
+    if (SCALE_RUNS && (!to_all || block == 0)) load_run(&f->a, step, scales, full, to_all);
+    if (SCALE_RUNS && SCALING == SCALING_VECTOR) load_run(&f->b, step, scales + A_STAGED * 4, full, false);
 }
 
 #if EARLY

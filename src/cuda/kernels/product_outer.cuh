@@ -51,9 +51,7 @@ MOII_FN void wgmma_outer(float *d, unsigned int rows, unsigned int columns, unsi
 {
     const unsigned long long eights = (unsigned long long)(OUTER_EIGHT >> 4) << 32;
     const unsigned long long a = eights | rows | (zeros - rows) << 16, b = eights | columns | (zeros - columns) << 16;
-    asm volatile("{\n .reg .pred more;\n setp.ne.b32 more, " WG_P ", 0;\n"
-                 " wgmma.mma_async.sync.aligned." WG_SHAPE "k16.f32.bf16.bf16 {" WG_T "}, " WG_A ", " WG_B ", more, 1, 1, 0, 0;\n}"
-                 : WG_D : "l"(a), "l"(b), "r"(0));
+    asm volatile(WG_PRODUCT_OF(WG_SHAPE, "k16.f32.bf16.bf16", ", 0, 0", WG_T, WG_A, WG_B, WG_P) : WG_D : "l"(a), "l"(b), "r"(0));
 }
 
 #endif

@@ -118,8 +118,9 @@
 #define LOADERS 96 /* threads of the first warpgroup that load scales */
 #define E8M0_SCALES (SCALING == SCALING_MX || (SCALING == SCALING_VECTOR && SCALE_E8M0))
 #define SCALES_STAGED (SCALING >= SCALING_SQUARE && SCALING <= SCALING_MX)
+#define SCALE_RUNS (SCALES_BULK && !OUTER) /* bulk copies bring them */
 /* at a stage's barrier: of each thread behind its copies, or of each warp behind its stores, or (OUTER) of one that has the whole stage */
-#define SCALE_ARRIVALS (OUTER ? 1 : !SCALES_STAGED || SCALES_BULK ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
+#define SCALE_ARRIVALS (OUTER ? 1 : !SCALES_STAGED || SCALE_RUNS ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
 /* FP32 leaves by boxes (product_carry.cuh); BRIEF: smaller tiles of it, of short reductions (tensor_tile.c) */
 #define BRIEF (SCALING == SCALING_ROWS && GROUPS == PRODUCT_DEPTH && ADD && WGS == 2 && BN == 128)
 #define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256 || BRIEF || OUTER) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)

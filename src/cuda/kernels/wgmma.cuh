@@ -216,9 +216,10 @@ MOII_FN void wgmma_close() { asm volatile("wgmma.commit_group.sync.aligned;" :::
 #define WG_P "%130"
 #endif
 
-#define WG_PRODUCT(shape, d, a, b, more)                                                                                                \
+#define WG_PRODUCT_OF(shape, k_type, end, d, a, b, more)                                                                                \
     "{\n .reg .pred more;\n setp.ne.b32 more, " more ", 0;\n"                                                                          \
-    " wgmma.mma_async.sync.aligned." shape WGMMA_K "." WGMMA_TYPE " {" d "}, " a ", " b ", more, 1, 1" WGMMA_END ";\n}"
+    " wgmma.mma_async.sync.aligned." shape k_type " {" d "}, " a ", " b ", more, 1, 1" end ";\n}"
+#define WG_PRODUCT(shape, d, a, b, more) WG_PRODUCT_OF(shape, WGMMA_K "." WGMMA_TYPE, WGMMA_END, d, a, b, more)
 
 /* more: adds to d; else d is overwritten */
 MOII_FN void wgmma(float *d, unsigned int a_half, unsigned int b_half, int more)
