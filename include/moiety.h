@@ -202,7 +202,7 @@ typedef struct moi_gemm_args {
  *           Rows of the cuda back end: 2^-23 for 2^-24, and what the tensor cores cut off besides: for each 32 products of 8 bits 34 * 2^-13
  *           of the largest of them and of the sum since the last multiple of 128 (1x32 scales: 32; mx PER_ROW: 128 or 256, as
  *           moi_gemm_explain tells), for each 16 of BF16 18 * 2^-25; where they also multiply scales of 1x128 by 1x128
- *           (GROUP_K; explained, too), 17 * 2^-20 of sum |A B| without |D|.
+ *           (not GROUP_M; explained, too), 17 * 2^-20 of sum |A B| without |D|.
  *           P:gemm.nan  NaN or Inf in row i of A reaches only row i of D. */
 MOI_API moi_status moi_gemm_plan_create(moi_plan **out, moi_ctx *ctx, const moi_gemm_desc *desc);
 MOI_API moi_status moi_gemm_run(const moi_plan *plan, const moi_gemm_args *args, void *workspace,

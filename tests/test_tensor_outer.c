@@ -10,7 +10,7 @@
 #define VECTOR(recipe, layout) { (recipe), MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_##layout, 0 }
 static const moi_format blk = VECTOR(MOI_RECIPE_BLK128, COL), mx = VECTOR(MOI_RECIPE_MX32, COL);
 
-/* Of a row (or column) and a block of 128 of a group's. */
+/* Of a row (or column) and a block of 128 of a group's, or of one of several matrices. */
 typedef float scale_rule(bool of_b, int64_t row, int64_t block, int64_t group);
 
 /* All within what the tensor cores take, with all bits of their significands, of either sign where FP32. */
@@ -54,12 +54,14 @@ static float power(float s) { return isnan(s) ? s : s == 0.0f || ilogbf(s) < -12
 
 static void set_scales(moit_matrix *x, bool of_b, scale_rule *rule)
 {
-    for (int64_t r = 0; r < x->rows; r++)
-        for (int64_t g = 0; g < x->groups; g++)
-            for (int64_t first = x->offsets[g], l = first; l < x->offsets[g + 1]; l += 32) {
-                const float s = rule(of_b, r, (l - first) / 128, g);
-                moit_matrix_set_scale(x, 0, r, l, x->format.recipe == MOI_RECIPE_MX32 ? power(s) : s);
-            }
+    const int64_t whole[] = { 0, x->depth }, *cuts = x->offsets ? x->offsets : whole, count = x->offsets ? x->groups : 1;
+    for (int64_t b = 0; b < x->batch; b++)
+        for (int64_t r = 0; r < x->rows; r++)
+            for (int64_t g = 0; g < count; g++)
+                for (int64_t first = cuts[g], l = first; l < cuts[g + 1]; l += 32) {
+                    const float s = rule(of_b, r, (l - first) / 128, b + g);
+                    moit_matrix_set_scale(x, b, r, l, x->format.recipe == MOI_RECIPE_MX32 ? power(s) : s);
+                }
     moit_matrix_read(x);
 }
 
@@ -75,29 +77,35 @@ static void run(moit_job *j, const moit_rng *rng, const char *define, scale_rule
     moit_job_run(j);
 }
 
-/* P:gemm.bound: groups of none, one and many blocks, tiles and clusters that are not full, columns in order and woven, BF16 and FP32, stored and added to;
- * scales near, far, and none. */
+/* P:gemm.bound: reductions in groups of none, one and many blocks, one matrix, masked groups of all, no and few rows; tiles and clusters that are not
+ * full, columns in order and woven, BF16 and FP32, stored and added to; scales near, far, and none. */
 static void test_outer(void **state)
 {
     (void)state;
     if (!moit_hopper()) skip();
-    static const struct { moi_dtype out; int64_t m, n; const char *define; } cases[] = {
-        { MOI_F32, 300, 272, "WOVEN=1" }, { MOI_F32, 260, 509, "CLUSTER=2" }, { MOI_BF16, 290, 140, "OUT_F32=0" }, { MOI_F32, 385, 96, "WOVEN=1" },
+    enum { CASES = 8, K = MOI_GROUP_K, DENSE = MOIT_DENSE, MASKED = MOI_GROUP_MASKED };
+    static const struct { int grouping; moi_dtype out; int64_t m, n; const char *define; } cases[CASES] = {
+        { K, MOI_F32, 300, 272, "WOVEN=1" },     { K, MOI_F32, 260, 509, "CLUSTER=2" },  { K, MOI_BF16, 290, 140, "OUT_F32=0" },
+        { K, MOI_F32, 385, 96, "WOVEN=1" },      { DENSE, MOI_F32, 300, 272, "WOVEN=1" }, { DENSE, MOI_BF16, 390, 421, "OUT_F32=0" },
+        { MASKED, MOI_F32, 0, 272, "OUT_F32=1" }, { MASKED, MOI_BF16, 0, 140, "OUT_F32=0" },
     };
     static scale_rule *const rules[] = { NULL, near_scale, small_scale, large_scale, odd_scale };
-    static const int64_t cuts[] = { 0, 400, 400, 401, 1210 };
+    static const int64_t cuts[] = { 0, 400, 400, 401, 1210 }, counts[] = { 300, 0, 131, 6 };
     int parts, part = moit_part(&parts);
-    for (int i = part; i < 80; i += parts) {
-        const int c = i % 4, accumulates = i / 4 % 2;
+    for (int i = part; i < CASES * 20; i += parts) {
+        const int c = i % CASES, accumulates = i / CASES % 2;
         if (accumulates && cases[c].out != MOI_F32) continue;
         moit_rng rng = moit_seed("tensor outer", (uint64_t)i);
-        moit_job j = { .gpu = true, .grouping = MOI_GROUP_K, .groups = 4, .rows = 1210, .out = cases[c].out, .m = cases[c].m, .n = cases[c].n,
+        moit_job j = { .gpu = true, .grouping = cases[c].grouping, .out = cases[c].out, .m = cases[c].m, .n = cases[c].n, .k = 1184,
                        .accumulate = accumulates, .sm_limit = 4 };
+        if (j.grouping == K) j.groups = 4, j.rows = 1210, j.k = 0;
+        if (j.grouping == MASKED) j.groups = 4, j.rows = 300;
         memcpy(j.offsets, cuts, sizeof cuts);
-        j.a.format = j.b.format = i / 8 % 2 ? mx : blk;
+        memcpy(j.counts, counts, sizeof counts);
+        j.a.format = j.b.format = i / (2 * CASES) % 2 ? mx : blk;
         if (i % 7 == 3) j.b.format.elem = MOI_E5M2;
         if (i % 7 == 5) j.a.format.elem = MOI_E5M2;
-        run(&j, &rng, cases[c].define, rules[i / 16]);
+        run(&j, &rng, cases[c].define, rules[i / (4 * CASES)]);
         moit_job_check(&j, (uint64_t)i);
         moit_job_close(&j);
     }

@@ -60,14 +60,14 @@ static inline int moii_tile_lines(const moii_tensor_product *p, const moii_tenso
 static inline bool moii_tile_outer(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     bool grid = t->wgs == 2 && t->waves == 1 && t->bn == 128 && t->turns == 1 && t->split == 1 && !t->wide && !t->few && !t->thin;
-    return grid && p->scaling == SCALING_VECTOR && (p->scales_bulk || p->scale_quads) && p->grouping == PRODUCT_DEPTH;
+    return grid && p->scaling == SCALING_VECTOR && (p->scales_bulk || p->scale_quads) && p->grouping != PRODUCT_ROWS;
 }
 
 /* Whether both warpgroups share a tile's last 64 rows: product_sm90.cuh's HALVES. */
 static inline bool moii_tile_halves(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     bool grid = t->wgs == 2 && t->turns == 1 && t->split == 1 && t->bn % 128 == 0;
-    return grid && !moii_tile_beside(p, t) && !t->few && p->grouping != PRODUCT_DEPTH && p->scaling != SCALING_MX;
+    return grid && !moii_tile_beside(p, t) && !t->few && p->grouping != PRODUCT_DEPTH && p->scaling != SCALING_MX && !moii_tile_outer(p, t);
 }
 
 /* Whether stages are multiplied two by two, with one sum of the tensor cores: product_multiply.cuh's DOUBLED. */

@@ -16,7 +16,7 @@
 #if OUTER
 static_assert(WGS == 2 && WAVES == 1 && BN == 128 && TURNS == 1 && SPLIT == 1 && !WIDE, "sums, products and the scales' products of a thread: 192 registers");
 static_assert(STAGES >= LOADERS / 32, "a loading warp that passes the others' stages is never a whole round ahead of the cards");
-static_assert(SCALING == SCALING_VECTOR && GROUPS == PRODUCT_DEPTH && (SCALE_E8M0 ? QUADS : SCALES_BULK), "four rows' scales lie side by side");
+static_assert(SCALING == SCALING_VECTOR && GROUPS != PRODUCT_ROWS && (SCALE_E8M0 ? QUADS : SCALES_BULK), "four rows' scales lie side by side");
 
 /* a1, a1, a2, a2 */
 MOII_FN uint2 outer_row(float s)

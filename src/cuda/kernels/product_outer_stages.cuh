@@ -8,8 +8,8 @@ MOII_FN unsigned int stage_scales(const shared &s, unsigned int stage) { return 
 /* Of a stage that is there. */
 MOII_FN bool is_far(const shared &s, unsigned int stage) { return uniform((int)shared_read_word(stage_scales(s, stage) + OUTER_FAR)) != 0; }
 
-/* acc: products of the operands' values, by: of their scales. */
-MOII_FN void make_products(const shared &s, unsigned int stage, int wg, float acc[BN / 2], float by[BN / 2])
+/* acc: products of the operands' values, by: of their scales, which are none where the stage is far (true): that is asked while they are made. */
+MOII_FN bool make_products(const shared &s, unsigned int stage, int wg, float acc[BN / 2], float by[BN / 2])
 {
     const unsigned int scales = stage_scales(s, stage);
     wgmma_hold(acc), wgmma_hold(by);
@@ -18,8 +18,10 @@ MOII_FN void make_products(const shared &s, unsigned int stage, int wg, float ac
 #pragma unroll
     for (int j = 0; j < 4; j++) wgmma(acc, as_it_is(s.a) + stage * (STAGE_BYTES / 16) + j * 2, b_part(s, stage, j), j > 0);
     wgmma_close();
+    const bool far = is_far(s, stage);
     WGMMA_WAIT(0);
     wgmma_hold(acc), wgmma_hold(by);
+    return far;
 }
 
 MOII_FN void add_products(const float acc[BN / 2], const float by[BN / 2], float sum[BN / 2])
@@ -41,7 +43,8 @@ MOII_FN void scale_by_threads(const shared &s, unsigned int stage, int wg, float
     }
 }
 
-/* Whole rounds of the ring are by name, so that addresses are constants; a stage that is far ends them, for its code is long and stands once. */
+/* Whole rounds of the ring are by name, so that addresses are constants; a stage that is far ends them and is made once more, for its code is long and
+ * stands once. */
 MOII_FN void multiply(const product_args &, const shared &s, const unit &u, ring *r, unsigned int *, int wg, int, float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u);
@@ -53,12 +56,11 @@ MOII_FN void multiply(const product_args &, const shared &s, const unit &u, ring
 #pragma unroll
             for (unsigned int stage = 0; stage < STAGES; stage++) {
                 barrier_wait(full_barrier(s, stage), r->parity);
-                near = !is_far(s, stage);
+                near = !make_products(s, stage, wg, acc, by);
                 if (!near) {
                     r->stage = stage;
                     break;
                 }
-                make_products(s, stage, wg, acc, by);
                 release_stage(s, stage);
                 add_products(acc, by, sum[0]);
                 step++;
@@ -68,9 +70,7 @@ MOII_FN void multiply(const product_args &, const shared &s, const unit &u, ring
         if (step == steps) break;
         stage_cleared(s, u, *r, step);
         barrier_wait(full_barrier(s, r->stage), r->parity);
-        const bool far = is_far(s, r->stage);
-        make_products(s, r->stage, wg, acc, by);
-        if (far) scale_by_threads(s, r->stage, wg, acc, by);
+        if (make_products(s, r->stage, wg, acc, by)) scale_by_threads(s, r->stage, wg, acc, by);
         release_stage(s, r->stage);
         add_products(acc, by, sum[0]);
         ring_step(r), step++;

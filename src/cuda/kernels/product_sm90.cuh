@@ -11,7 +11,7 @@
  *             WIDE    1: warpgroups lie side by side: a tile has 64 WAVES rows and WGS BN columns
  *             WOVEN   1: of 16 rows of B the copies lay 0 1 4 5 8 9 12 13 in front of the others, so that a thread, which has two columns
  *                     of 8 and of the next 8, has four behind each other (product_carry.cuh)
- *             OUTER   1: the tensor cores multiply the scales of 1x128 by 1x128 with each other, too (PRODUCT_DEPTH; product_outer.cuh)
+ *             OUTER   1: the tensor cores multiply the scales of 1x128 by 1x128 with each other, too (no PRODUCT_ROWS; product_outer.cuh)
  *             SHORT   1: few rows: weights come from memory once, and so does the code, so that little of it is best;
  *                     2: and long chains of stages: one stage's products run while another's are added
  *             LINES   1: no block has a second tile (SHORT): BF16 leaves by lines, which is shorter, and not by boxes, which make room for the next tile's
@@ -103,7 +103,8 @@
 #define WAVES_APART (BESIDE ? 1 : WGS)
 /* Both warpgroups have a tile's last 64 rows, each half of the columns, where they are an odd number of blocks of 64: the last of a wave's
  * sums are those, in front. */
-#define HALVES (WGS == 2 && !BESIDE && TURNS == 1 && SPLIT == 1 && !SHORT && BN % 128 == 0 && GROUPS != PRODUCT_DEPTH && SCALING != SCALING_MX)
+#define HALVES                                                                                                                                       \
+    (WGS == 2 && !BESIDE && TURNS == 1 && SPLIT == 1 && !SHORT && BN % 128 == 0 && GROUPS != PRODUCT_DEPTH && SCALING != SCALING_MX && !OUTER)
 #define STEP (BITS16 ? 64 : 128) /* values of the reduction in a stage */
 #define WHOLE_CLUSTER ((1 << CLUSTER) - 1) /* as a mask of blocks */
 #define TEAM (128 * WGS)
