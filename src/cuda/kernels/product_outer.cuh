@@ -9,7 +9,8 @@
  * 16 values, these four and zeros, of which the latter eight are the same memory for all.
  *
  * Scales of less than 2^-60 or more than 2^60 and those that are not finite could leave BF16 or FP32 on the way.  In a stage in which the tile has such a
- * scale, or one of 0, threads multiply (product_outer_stages.cuh); rows and columns have the scales themselves then, a float each. */
+ * scale, or one of 0, threads multiply (product_outer_stages.cuh); rows and columns have the scales themselves then, two floats each.  E8M0 is powers of
+ * two, and blocks of zeros have 2^-127 of it: there it is products that must not be less than 2^-149. */
 #ifndef MOII_PRODUCT_OUTER_CUH
 #define MOII_PRODUCT_OUTER_CUH
 
@@ -33,7 +34,37 @@ MOII_FN uint2 outer_column(float s)
     return make_uint2(both, both);
 }
 
-MOII_FN bool outer_near(float s) { return fabsf(s) > 0x1p-60f && fabsf(s) < 0x1p60f; }
+/* s as a product of two, of which the second is a power of two, and both are about as far from 1: so sums of codes' products times such pairs of two
+ * scales are beyond FP32 on the way only where they are at the end. */
+MOII_FN uint2 outer_far(float s)
+{
+    const unsigned int half = (moii_bits_of(s) >> 23 & 255) / 2; /* 63: 1 */
+    return make_uint2(moii_bits_of(s * moii_float_of((190 - half) << 23)), (half + 64) << 23);
+}
+
+/* Of a stage's scales, of which each lane of a warp has four rows' and four columns'. */
+#if SCALE_E8M0
+MOII_FN int exponent_of(float s) { return (int)(moii_bits_of(s) >> 23); } /* and 127 */
+
+MOII_FN bool outer_near(const float x[4], const float y[4])
+{
+    int low[2] = { 255, 255 }, most = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int a = exponent_of(x[i]), b = exponent_of(y[i]);
+        low[0] = min(low[0], a), low[1] = min(low[1], b), most = max(most, max(a, b));
+    }
+    return __reduce_min_sync(~0u, low[0]) + __reduce_min_sync(~0u, low[1]) >= 2 * 127 - 149 && __all_sync(~0u, most < 127 + 60);
+}
+#else
+MOII_FN bool outer_near(const float x[4], const float y[4])
+{
+    bool near = true;
+#pragma unroll
+    for (int i = 0; i < 4; i++) near = near && fabsf(x[i]) > 0x1p-60f && fabsf(x[i]) < 0x1p60f && fabsf(y[i]) > 0x1p-60f && fabsf(y[i]) < 0x1p60f;
+    return __all_sync(~0u, near);
+}
+#endif
 
 /* Bytes from the tile's first row, or column. */
 MOII_FN unsigned int outer_at(int row) { return (unsigned int)(row >> 3) * OUTER_EIGHT + (unsigned int)(row & 7) * OUTER_LINE; }

@@ -50,14 +50,11 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
         float x[4], y[4];
         uint2 row[4], col[4];
         four_floats(rows, wa.rows - first_row, x), four_floats(cols, wb.rows - first_col, y);
-        bool near = true;
-#pragma unroll
-        for (int i = 0; i < 4; i++) near = near && outer_near(x[i]) && outer_near(y[i]);
-        const bool far = !__all_sync(~0u, near);
+        const bool far = !outer_near(x, y);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            row[i] = far ? make_uint2(moii_bits_of(x[i]), 0) : outer_row(x[i]);
-            col[i] = far ? make_uint2(moii_bits_of(y[i]), 0) : outer_column(y[i]);
+            row[i] = far ? outer_far(x[i]) : outer_row(x[i]);
+            col[i] = far ? outer_far(y[i]) : outer_column(y[i]);
         }
         barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
 #pragma unroll

@@ -30,16 +30,16 @@ MOII_FN void add_products(const float acc[BN / 2], const float by[BN / 2], float
     for (int i = 0; i < BN / 2; i++) sum[i] = __fmaf_rn(acc[i], by[i], sum[i]);
 }
 
-/* acc times both scales, of which the product, or one alone times acc, may be no number of FP32; by: 1. */
+/* acc times both scales; by: 1. */
 MOII_FN void scale_by_threads(const shared &s, unsigned int stage, int wg, float acc[BN / 2], float by[BN / 2])
 {
     const unsigned int t = as_it_is(threadIdx.x), scales = stage_scales(s, stage); /* nothing of it is to be kept */
     const unsigned int row = scales + outer_at(wg * 64 + (int)(t / 32 % 4 * 16 + t % 32 / 4)), col = scales + 4 * A_STAGED + t % 4 * (2 * OUTER_LINE);
-    const double rows[2] = { (double)shared_read(row), (double)shared_read(row + OUTER_EIGHT) };
+    const uint2 rows[2] = { shared_read_two(row), shared_read_two(row + OUTER_EIGHT) };
 #pragma unroll
     for (int i = 0; i < BN / 2; i++) {
-        const double b = (double)shared_read(col + i / 4 * OUTER_EIGHT + i % 2 * OUTER_LINE);
-        acc[i] = (float)((double)acc[i] * (rows[i % 4 / 2] * b)), by[i] = 1.0f;
+        const uint2 a = rows[i % 4 / 2], b = shared_read_two(col + i / 4 * OUTER_EIGHT + i % 2 * OUTER_LINE);
+        acc[i] = acc[i] * moii_float_of(a.x) * moii_float_of(b.x) * moii_float_of(a.y) * moii_float_of(b.y), by[i] = 1.0f;
     }
 }
 
