@@ -49,6 +49,7 @@ emulated test_tensor_cases 1 9/80 # rows with one scale each: broad tiles and cu
 emulated test_tensor_cases 1 33/80 # tiles drawn by tickets that are added to
 emulated test_tensor_cases 1 8/80 # tickets that a copy of listed rows clears
 emulated test_tensor_outer 1 0/192 # scales that the tensor cores multiply: how exactly, and with the bits of other blocks
+emulated test_tensor_outer 1 2/192 # bytes, those of blocks of zeros
 emulated test_tensor_outer 1 37/192 # those of one matrix
 emulated test_tensor_outer 1 113/192 # bytes among them that are too large for them, the last stage of a group not a whole one
 emulated test_ggemm_swiglu 1 3/97

@@ -19,7 +19,11 @@ static_assert(WGS == 2 && WAVES == 1 && BN == 128 && TURNS == 1 && SPLIT == 1 &&
 static_assert(STAGES >= LOADERS / 32, "a loading warp that passes the others' stages is never a whole round ahead of the cards");
 static_assert(SCALING == SCALING_VECTOR && GROUPS != PRODUCT_ROWS && (SCALE_E8M0 ? QUADS : SCALES_BULK), "four rows' scales lie side by side");
 
-/* a1, a1, a2, a2 */
+/* Rows: a1, a1, a2, a2; columns: b1, b2, b1, b2. */
+#if SCALE_E8M0 /* BF16 itself, the upper half of FP32 */
+MOII_FN uint2 outer_row(float s) { return make_uint2(moii_bits_of(s) | moii_bits_of(s) >> 16, 0); }
+MOII_FN uint2 outer_column(float s) { return make_uint2(moii_bits_of(s) >> 16, moii_bits_of(s) >> 16); }
+#else
 MOII_FN uint2 outer_row(float s)
 {
     const unsigned int high = bf16_pair(s, s);
@@ -27,12 +31,12 @@ MOII_FN uint2 outer_row(float s)
     return make_uint2(high, bf16_pair(rest, rest));
 }
 
-/* b1, b2, b1, b2 */
 MOII_FN uint2 outer_column(float s)
 {
     const unsigned int both = bf16_pair(s, s - moii_float_of(bf16_pair(s, 0.0f) << 16));
     return make_uint2(both, both);
 }
+#endif
 
 /* s as a product of two, of which the second is a power of two, and both are about as far from 1: so sums of codes' products times such pairs of two
  * scales are beyond FP32 on the way only where they are at the end. */
@@ -42,11 +46,10 @@ MOII_FN uint2 outer_far(float s)
     return make_uint2(moii_bits_of(s * moii_float_of((190 - half) << 23)), (half + 64) << 23);
 }
 
-/* Of a stage's scales, of which each lane of a warp has four rows' and four columns'. */
 #if SCALE_E8M0
 MOII_FN int exponent_of(float s) { return (int)(moii_bits_of(s) >> 23); } /* and 127 */
 
-MOII_FN bool outer_near(const float x[4], const float y[4])
+MOII_FN bool products_near(const float x[4], const float y[4])
 {
     int low[2] = { 255, 255 }, most = 0;
 #pragma unroll
@@ -56,15 +59,21 @@ MOII_FN bool outer_near(const float x[4], const float y[4])
     }
     return __reduce_min_sync(~0u, low[0]) + __reduce_min_sync(~0u, low[1]) >= 2 * 127 - 149 && __all_sync(~0u, most < 127 + 60);
 }
-#else
+#endif
+
+/* Of a stage's scales, of which each lane of a warp has four rows' and four columns'. */
 MOII_FN bool outer_near(const float x[4], const float y[4])
 {
     bool near = true;
 #pragma unroll
     for (int i = 0; i < 4; i++) near = near && fabsf(x[i]) > 0x1p-60f && fabsf(x[i]) < 0x1p60f && fabsf(y[i]) > 0x1p-60f && fabsf(y[i]) < 0x1p60f;
-    return __all_sync(~0u, near);
-}
+    if (__all_sync(~0u, near)) return true;
+#if SCALE_E8M0
+    return products_near(x, y);
+#else
+    return false;
 #endif
+}
 
 /* Bytes from the tile's first row, or column. */
 MOII_FN unsigned int outer_at(int row) { return (unsigned int)(row >> 3) * OUTER_EIGHT + (unsigned int)(row & 7) * OUTER_LINE; }
