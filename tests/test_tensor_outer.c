@@ -44,6 +44,16 @@ static float large_scale(bool of_b, int64_t row, int64_t block, int64_t group)
     return of_b == (group % 2 == 0) ? ldexpf(x, -59) : block % 2 == 0 && row % 3 ? 0x1.ffp127f : ldexpf(x, 59);
 }
 
+/* Very large ones beside small ones, and very small ones beside large ones: A's in one of two groups, B's in the other. */
+static float large_apart(bool of_b, int64_t row, int64_t block, int64_t group)
+{
+    return of_b == (group % 2 == 1) ? ldexpf(1.5f, (int)(120 + (row + block) % 8)) : ldexpf(1.0f + 0x1p-9f * (float)(row % 511), -40 - (int)(row % 5));
+}
+static float small_apart(bool of_b, int64_t row, int64_t block, int64_t group)
+{
+    return of_b == (group % 2 == 1) ? ldexpf(1.0f, -149 + (int)((row + block) % 30)) : ldexpf(1.0f + 0x1p-9f * (float)(row % 511), 61 + (int)(row % 5));
+}
+
 /* 0, and what is no number. */
 static float odd_scale(bool of_b, int64_t row, int64_t block, int64_t group)
 {
@@ -75,12 +85,22 @@ static void set_scales(moit_matrix *x, bool of_b, scale_rule *rule)
     moit_matrix_read(x);
 }
 
-static void run(moit_job *j, const moit_rng *rng, const char *define, scale_rule *rule)
+/* Scales of rows that do not count. */
+static void set_behind(moit_job *j, float scale)
+{
+    for (int64_t g = 0; g < j->groups; g++)
+        for (int64_t r = j->counts[g]; r < j->rows; r++)
+            for (int64_t l = 0; l < j->k; l += 32)
+                moit_matrix_set_scale(&j->a, g, r, l, j->a.format.recipe == MOI_RECIPE_MX32 ? power(scale) : scale);
+}
+
+static void run(moit_job *j, const moit_rng *rng, const char *define, scale_rule *rule, float behind)
 {
     moit_rng own = *rng;
     if (j->a.format.recipe == MOI_RECIPE_MX32) j->mx = MOI_MX_PER_128;
     moit_job_operands(j, &own);
     if (rule) set_scales(&j->a, false, rule), set_scales(&j->b, true, rule);
+    if (j->grouping == MOI_GROUP_MASKED) set_behind(j, behind);
     moit_job_plan(j, moit_gpu());
     assert_true(moit_job_chose(j, "OUTER=1") && moit_job_chose(j, define));
     moit_job_fill(j, &own);
@@ -99,10 +119,11 @@ static void test_outer(void **state)
         { K, MOI_F32, 385, 96, "WOVEN=1" },      { DENSE, MOI_F32, 300, 272, "WOVEN=1" }, { DENSE, MOI_BF16, 390, 421, "OUT_F32=0" },
         { MASKED, MOI_F32, 0, 272, "OUT_F32=1" }, { MASKED, MOI_BF16, 0, 140, "OUT_F32=0" },
     };
-    static scale_rule *const rules[] = { NULL, near_scale, small_scale, large_scale, odd_scale, least_scale };
+    static scale_rule *const rules[] = { NULL, near_scale, small_scale, large_scale, odd_scale, least_scale, large_apart, small_apart };
+    static const float behind[] = { NAN, 0.0f, 1.0f };
     static const int64_t cuts[] = { 0, 400, 400, 401, 1210 }, counts[] = { 300, 0, 131, 6 };
     int parts, part = moit_part(&parts);
-    for (int i = part; i < CASES * 24; i += parts) {
+    for (int i = part; i < CASES * 32; i += parts) {
         const int c = i % CASES, accumulates = i / CASES % 2;
         if (accumulates && cases[c].out != MOI_F32) continue;
         moit_rng rng = moit_seed("tensor outer", (uint64_t)i);
@@ -115,7 +136,7 @@ static void test_outer(void **state)
         j.a.format = j.b.format = i / (2 * CASES) % 2 ? mx : blk;
         if (i % 7 == 3) j.b.format.elem = MOI_E5M2;
         if (i % 7 == 5) j.a.format.elem = MOI_E5M2;
-        run(&j, &rng, cases[c].define, rules[i / (4 * CASES)]);
+        run(&j, &rng, cases[c].define, rules[i / (4 * CASES)], behind[i % 3]);
         moit_job_check(&j, (uint64_t)i);
         moit_job_close(&j);
     }
@@ -164,21 +185,28 @@ static void test_precision(void **state)
     }
 }
 
-/* Bits do not depend on the block that a tile falls to, nor on what it had before. */
+static moit_job masked_job(int sm_limit)
+{
+    return (moit_job){ .gpu = true, .grouping = MOI_GROUP_MASKED, .groups = 3, .rows = 300, .out = MOI_F32, .n = 272, .k = 1040, .accumulate = true,
+                       .sm_limit = sm_limit, .counts = { 257, 6, 131 } };
+}
+
+/* Bits do not depend on the block that a tile falls to, nor on what it had before, nor on scales of rows that do not count. */
 static void test_same_bits(void **state)
 {
     (void)state;
     if (!moit_hopper()) skip();
     int parts, part = moit_part(&parts);
-    for (int i = part; i < 4; i += parts) {
+    for (int i = part; i < 8; i += parts) {
         moit_rng rng = moit_seed("tensor outer bits", (uint64_t)i);
         void *kept = NULL;
         for (int limit = 2; limit <= 6; limit += 4) {
             moit_job j = { .gpu = true, .grouping = MOI_GROUP_K, .groups = 3, .rows = 1600, .out = MOI_F32, .m = 520, .n = 528, .accumulate = true,
                            .sm_limit = limit };
             j.offsets[1] = 640, j.offsets[2] = 700, j.offsets[3] = 1600;
+            if (i >= 4) j = masked_job(limit);
             j.a.format = j.b.format = i % 2 ? mx : blk;
-            run(&j, &rng, "WOVEN=1", i < 2 ? near_scale : large_scale);
+            run(&j, &rng, "OUTER=1", i / 2 % 2 ? large_scale : near_scale, limit == 2 ? NAN : 1.0f);
             if (kept) assert_memory_equal(kept, j.d, (size_t)(j.lines * moi_row_bytes(j.out, j.n)));
             else moit_job_check(&j, (uint64_t)i);
             moit_free(kept);

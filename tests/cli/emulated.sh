@@ -48,18 +48,19 @@ emulated test_tensor_cases 1 53/80 # a reduction in groups with one scale for ea
 emulated test_tensor_cases 1 9/80 # rows with one scale each: broad tiles and cut ones, with the bits of others
 emulated test_tensor_cases 1 33/80 # tiles drawn by tickets that are added to
 emulated test_tensor_cases 1 8/80 # tickets that a copy of listed rows clears
-emulated test_tensor_outer 1 0/192 # scales that the tensor cores multiply: how exactly, and with the bits of other blocks
-emulated test_tensor_outer 1 2/192 # bytes, those of blocks of zeros
-emulated test_tensor_outer 1 37/192 # those of one matrix
-emulated test_tensor_outer 1 113/192 # bytes among them that are too large for them, the last stage of a group not a whole one
+emulated test_tensor_outer 1 0/256 # scales that the tensor cores multiply: how exactly, and with the bits of other blocks
+emulated test_tensor_outer 1 2/256 # bytes, those of blocks of zeros
+emulated test_tensor_outer 1 37/256 # those of one matrix
+emulated test_tensor_outer 1 197/256 # far ones of one matrix
+emulated test_tensor_outer 1 113/256 # bytes among them that are too large for them, the last stage of a group not a whole one
 emulated test_ggemm_swiglu 1 3/97
 with_multiprocessors 132 checked test_tensor_cases 1 0/797 # sums that wait for memory, as a few multiprocessors' do not; BF16's boxes, sent by others
 checked test_tensor_cases 1 51/80 # few rows with 1x32 scales: groups of every width, their lists
 checked test_tensor_cases 1 55/80 # those that end at one
 checked test_tensor_cases 1 56/80 # masked ones
 checked test_tensor_cases 1 75/80 # one matrix
-checked test_tensor_outer 1 86/192 # of masked groups, bytes
-checked test_tensor_outer 1 96/192 # FP32 ones too large for them: stages that threads multiply end those by name
+checked test_tensor_outer 1 214/256 # of masked groups, bytes
+checked test_tensor_outer 1 96/256 # FP32 ones too large for them: stages that threads multiply end those by name
 checked test_swiglu 97 0/1
 checked test_ggemm_swiglu 1 3/97
 wait $decode || fail "decode on the emulated device"

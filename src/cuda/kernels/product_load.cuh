@@ -421,7 +421,8 @@ MOII_FN void load_scales(const product_args &a, const shared &s)
     unit u;
     for (; take_card(s, h, &u); return_card(s, &h)) {
         const int end = u.block + (u.k_end - u.k + BLOCK_VALUES - 1) / BLOCK_VALUES;
-        const scale_walk wa = { (const char *)a.a_scales.p + (A_GROUPED ? u.group * a.a_scales.group_bytes : 0), u.row, a.a_scales.rows, end };
+        const int rows = OUTER && A_GROUPED ? u.row + u.rows : a.a_scales.rows; /* what others have may not make a stage far */
+        const scale_walk wa = { (const char *)a.a_scales.p + (A_GROUPED ? u.group * a.a_scales.group_bytes : 0), u.row, rows, end };
         const scale_walk wb = { (const char *)a.b_scales.p + (B_GROUPED ? u.group * a.b_scales.group_bytes : 0), u.col, a.b_scales.rows, end };
         load_unit_scales(a, s, u, wa, wb, &r, &fetched);
     }

@@ -8,7 +8,7 @@
  * up to 2^-16, and what the tensor cores cut off of four products in BF16: 17 * 2^-20 of it in all.  Their own sums of 8 bits keep 13 bits.  A reduction is
  * 16 values, these four and zeros, of which the latter eight are the same memory for all.
  *
- * Scales of less than 2^-60 or more than 2^60 and those that are not finite could leave BF16 or FP32 on the way.  In a stage in which the tile has such a
+ * Scales of 2^-60 and less or 2^60 and more and those that are not finite could leave BF16 or FP32 on the way.  In a stage in which the tile has such a
  * scale, or one of 0, threads multiply (product_outer_stages.cuh); rows and columns have the scales themselves then, two floats each.  E8M0 is powers of
  * two, and blocks of zeros have 2^-127 of it: there it is products that must not be less than 2^-149. */
 #ifndef MOII_PRODUCT_OUTER_CUH
@@ -38,12 +38,11 @@ MOII_FN uint2 outer_column(float s)
 }
 #endif
 
-/* s as a product of two, of which the second is a power of two, and both are about as far from 1: so sums of codes' products times such pairs of two
- * scales are beyond FP32 on the way only where they are at the end. */
+/* s as a product of two, of which the second is a power of two from 2^-64 to 2^63, and the first about as large, times 2. */
 MOII_FN uint2 outer_far(float s)
 {
     const unsigned int half = (moii_bits_of(s) >> 23 & 255) / 2; /* 63: 1 */
-    return make_uint2(moii_bits_of(s * moii_float_of((190 - half) << 23)), (half + 64) << 23);
+    return make_uint2(moii_bits_of(s * moii_float_of((191 - half) << 23)), (half + 63) << 23);
 }
 
 #if SCALE_E8M0

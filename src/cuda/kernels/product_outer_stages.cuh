@@ -30,7 +30,8 @@ MOII_FN void add_products(const float acc[BN / 2], const float by[BN / 2], float
     for (int i = 0; i < BN / 2; i++) sum[i] = __fmaf_rn(acc[i], by[i], sum[i]);
 }
 
-/* acc times both scales; by: 1. */
+/* acc times both scales; by: 1.  Sums of codes' products, 0 or from 2^-18 to 2^26, times both first halves are beyond FP32 only where the result is, and so is
+ * that times what the second halves make, which is a number. */
 MOII_FN void scale_by_threads(const shared &s, unsigned int stage, int wg, float acc[BN / 2], float by[BN / 2])
 {
     const unsigned int t = as_it_is(threadIdx.x), scales = stage_scales(s, stage); /* nothing of it is to be kept */
@@ -39,15 +40,19 @@ MOII_FN void scale_by_threads(const shared &s, unsigned int stage, int wg, float
 #pragma unroll
     for (int i = 0; i < BN / 2; i++) {
         const uint2 a = rows[i % 4 / 2], b = shared_read_two(col + i / 4 * OUTER_EIGHT + i % 2 * OUTER_LINE);
-        acc[i] = acc[i] * moii_float_of(a.x) * moii_float_of(b.x) * moii_float_of(a.y) * moii_float_of(b.y), by[i] = 1.0f;
+        acc[i] = acc[i] * moii_float_of(a.x) * moii_float_of(b.x) * (moii_float_of(a.y) * moii_float_of(b.y)), by[i] = 1.0f;
     }
 }
 
 /* Whole rounds of the ring are by name, so that addresses are constants; a stage that is far ends them and is made once more, for its code is long and
  * stands once. */
-MOII_FN void multiply(const product_args &, const shared &s, const unit &u, ring *r, unsigned int *, int wg, int, float sum[WAVES][BN / 2])
+MOII_FN void multiply(const product_args &, const shared &s, const unit &u, ring *r, unsigned int *taken, int wg, int, float sum[WAVES][BN / 2])
 {
     const int steps = steps_of(u);
+    if (LEAVES_OUT && uniform(waves_there(u, wg)) == 0) {
+        pass_stages(s, u, r, taken);
+        return;
+    }
     sums_clear(sum);
     for (int step = 0; step < steps;) {
         float acc[BN / 2], by[BN / 2];
