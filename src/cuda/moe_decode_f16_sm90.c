@@ -224,9 +224,10 @@ static moi_status map_both(const moi_plan *plan, const moi_moe_decode_args *in, 
 }
 
 /* Pass 2 of the lines behind those of the first launch. */
-static moi_status run_further(const moi_plan *plan, const launches *l, const moi_moe_decode_args *in, moe_decode_f16_sm90_args down, moi_stream stream)
+static moi_status run_further(const moi_plan *plan, const launches *l, const moi_moe_decode_args *in, const moe_decode_f16_sm90_args *first, moi_stream stream)
 {
     const state *s = plan->state;
+    moe_decode_f16_sm90_args down = *first;
     const int lines = down.lines, values = F16_LINE_VALUES(down.format);
     for (int n = 1; n < l->downs; n++) {
         down.before = n * lines, down.u += lines * values, down.exponent += lines * (values / 8), down.scale += lines * 4;
@@ -276,7 +277,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         down.sums = (float *)(void *)((char *)workspace + s->at_sums);
         for (int pass = 0; pass < l->passes; pass++) {
             MOII_TRY(moii_gpu_run(plan, &s->kernel[l->kernel[pass]], &l->launch[pass], pass ? &down : &up, stream));
-            if (pass == 1) MOII_TRY(run_further(plan, l, in, down, stream));
+            if (pass == 1) MOII_TRY(run_further(plan, l, in, &down, stream));
         }
     }
     return MOI_OK;
