@@ -50,7 +50,8 @@ emulated test_tensor_cases 1 33/80 # tiles drawn by tickets that are added to
 emulated test_tensor_cases 1 8/80 # tickets that a copy of listed rows clears
 emulated test_tensor_outer 1 0/256 # scales that the tensor cores multiply: how exactly, and with the bits of other blocks
 emulated test_tensor_outer 1 2/256 # bytes, those of blocks of zeros
-emulated test_tensor_outer 1 37/256 # those of one matrix
+emulated test_tensor_outer 1 4/256 # the bits of masked rows beside scales of rows that do not count
+emulated test_tensor_outer 1 37/256 # one matrix
 emulated test_tensor_outer 1 197/256 # far ones of one matrix
 emulated test_tensor_outer 1 113/256 # bytes among them that are too large for them, the last stage of a group not a whole one
 emulated test_ggemm_swiglu 1 3/97

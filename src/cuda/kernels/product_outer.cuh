@@ -46,14 +46,15 @@ MOII_FN uint2 outer_far(float s)
 }
 
 #if SCALE_E8M0
-MOII_FN int exponent_of(float s) { return (int)(moii_bits_of(s) >> 23); } /* and 127 */
+MOII_FN int outer_exponent(float s) { return (int)(moii_bits_of(s) >> 23); } /* and 127 */
 
-MOII_FN bool products_near(const float x[4], const float y[4])
+/* Of a stage's scales one is not near; whether all are below 2^60 and no product of two is below 2^-149. */
+MOII_FN bool outer_products_near(const float x[4], const float y[4])
 {
     int low[2] = { 255, 255 }, most = 0;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const int a = exponent_of(x[i]), b = exponent_of(y[i]);
+        const int a = outer_exponent(x[i]), b = outer_exponent(y[i]);
         low[0] = min(low[0], a), low[1] = min(low[1], b), most = max(most, max(a, b));
     }
     return __reduce_min_sync(~0u, low[0]) + __reduce_min_sync(~0u, low[1]) >= 2 * 127 - 149 && __all_sync(~0u, most < 127 + 60);
@@ -68,7 +69,7 @@ MOII_FN bool outer_near(const float x[4], const float y[4])
     for (int i = 0; i < 4; i++) near = near && fabsf(x[i]) > 0x1p-60f && fabsf(x[i]) < 0x1p60f && fabsf(y[i]) > 0x1p-60f && fabsf(y[i]) < 0x1p60f;
     if (__all_sync(~0u, near)) return true;
 #if SCALE_E8M0
-    return products_near(x, y);
+    return outer_products_near(x, y);
 #else
     return false;
 #endif

@@ -30,8 +30,8 @@ MOII_FN void add_products(const float acc[BN / 2], const float by[BN / 2], float
     for (int i = 0; i < BN / 2; i++) sum[i] = __fmaf_rn(acc[i], by[i], sum[i]);
 }
 
-/* acc times both scales; by: 1.  Sums of codes' products, 0 or from 2^-18 to 2^26, times both first halves are beyond FP32 only where the result is, and so is
- * that times what the second halves make, which is a number. */
+/* acc times both scales; by: 1.  Sums of codes' products, 0 or from 2^-32 to 2^39 (E5M2), times both first halves are beyond FP32 only where the result is;
+ * the second halves' product is a power of two from 2^-128 to 2^126. */
 MOII_FN void scale_by_threads(const shared &s, unsigned int stage, int wg, float acc[BN / 2], float by[BN / 2])
 {
     const unsigned int t = as_it_is(threadIdx.x), scales = stage_scales(s, stage); /* nothing of it is to be kept */
