@@ -10,6 +10,7 @@ Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16  
         scatter  as contig; rows times weights, written where a list says           our plain product alone, and with torch's lines for the rest
         swiglu   as contig, gate and up; SwiGLU of it in 8 bits                      our plain product and our SwiGLU, one after the other
         masked   few rows of 4096 that each group's matrix has (MOI_GROUP_MASKED); DeepGEMM too
+        vmasked  masked with 1x128 scales of B, too, and more rows
         kgroup   D_g FP32 added to, reduction cut into equal groups (1x128 both)  DeepGEMM, torch BF16
         mx       contig and zipf's shapes in MXFP8                               torch._grouped_mm BF16, DeepGEMM BF16
         few      1x32 scales, from 8 to 512 rows of each group                   torch._grouped_mm BF16, a plain read of as many bytes
@@ -47,6 +48,7 @@ TABLES = {
     "scatter": [(g, 32768 // g, 7168, 2048) for g in (8, 32, 128)],
     "swiglu": [(g, 32768 // g, 4096, 7168) for g in (8, 32)] + [(128, 256, 1536, 2048)],
     "masked": [(g, r, n, k) for g, r in ((1, 1024), (2, 512), (4, 256)) for n, k in ((4096, 7168), (7168, 2048))],
+    "vmasked": [(g, r, n, k) for g, r in ((8, 64), (8, 128), (8, 512), (8, 1024), (32, 192)) for n, k in ((4096, 7168), (7168, 2048))],
     "kgroup": KGROUP + [(32, 4096, 7168, 4096), (32, 7168, 2048, 4096), (128, 4096, 1536, 1024), (128, 3072, 4096, 1024)],
     "mx": CONTIG + ZIPF,
     "few": FEW,
@@ -323,11 +325,12 @@ class Masked(protocols.Contest):
         self.groups, self.rows, self.n, self.k = size
         x = torch.randn(self.groups, MASKED_ROWS, self.k, device="cuda", dtype=BF16)
         y = torch.randn(self.groups, self.n, self.k, device="cuda", dtype=BF16)
-        self.a, self.b = p.quantized(ctx, x, p.act(protocols.LAYOUT[opt.layout])), p.quantized(ctx, y, p.weight())
+        act = p.act(protocols.LAYOUT[opt.layout])
+        self.a, self.b = p.quantized(ctx, x, act), p.quantized(ctx, y, act if table == "vmasked" else p.weight())
         self.d = torch.empty(self.groups, MASKED_ROWS, self.n, device="cuda", dtype=BF16)
         there = self.groups * self.rows
         self.flop, self.bytes = 2.0 * there * self.n * self.k, there * (self.k + self.k // 32 + 2 * self.n) + self.b.bytes
-        self.small = True
+        self.small = self.rows <= 256
 
     def check(self):
         """also that rows which are not there are not written"""
@@ -350,7 +353,7 @@ class Masked(protocols.Contest):
         return lambda: self.dg.m_grouped_fp8_gemm_nt_masked(a, b, d, valid, self.rows, disable_ue8m0_cast=True), self.check()
 
     def peers(self):
-        return [("deepgemm", self.deepgemm)]
+        return [("deepgemm", self.deepgemm)] if self.table == "masked" else []
 
 
 class Reduced(protocols.Contest):
@@ -426,6 +429,6 @@ def name_of(size):
 
 
 if __name__ == "__main__":
-    kinds = {"masked": Masked, "gather": Gathered, "scatter": Scattered, "swiglu": Activated, "kgroup": Reduced, "bf16k": Reduced, "mxk": Reduced,
+    kinds = {"masked": Masked, "vmasked": Masked, "gather": Gathered, "scatter": Scattered, "swiglu": Activated, "kgroup": Reduced, "bf16k": Reduced, "mxk": Reduced,
              "mxk128": Reduced, "mxkrow": Reduced}
     protocols.main(__doc__, TABLES, name_of, lambda table: kinds.get(table, Grouped))

@@ -66,7 +66,7 @@ MOII_FN bool outer_near(const float x[4], const float y[4])
 {
     bool near = true;
 #pragma unroll
-    for (int i = 0; i < 4; i++) near = near && fabsf(x[i]) > 0x1p-60f && fabsf(x[i]) < 0x1p60f && fabsf(y[i]) > 0x1p-60f && fabsf(y[i]) < 0x1p60f;
+    for (int i = 0; i < 4; i++) near = near & (fabsf(x[i]) > 0x1p-60f) & (fabsf(x[i]) < 0x1p60f) & (fabsf(y[i]) > 0x1p-60f) & (fabsf(y[i]) < 0x1p60f); /* without branches */
     if (__all_sync(~0u, near)) return true;
 #if SCALE_E8M0
     return outer_products_near(x, y);

@@ -19,55 +19,91 @@ MOII_FN four_stored fetch_four(const product_scales &t, const scale_walk &w, int
     return __ldg((const four_stored *)(w.p + (unsigned long long)at * (SCALE_E8M0 ? 1 : 4)));
 }
 
-/* there: of the four; in place of the others, which scale nothing that is stored, stands the first one. */
-MOII_FN void four_floats(four_stored v, int there, float to[4])
+MOII_FN void four_floats(four_stored v, float to[4])
 {
 #if SCALE_E8M0
     const float4 f = four_scales(v);
 #else
     const float4 f = v;
 #endif
-    to[0] = f.x, to[1] = there > 1 ? f.y : f.x, to[2] = there > 2 ? f.z : f.x, to[3] = there > 3 ? f.w : f.x;
+    to[0] = f.x, to[1] = f.y, to[2] = f.z, to[3] = f.w;
 }
 
-/* The warps have stages in turn: scales of one are on their way while the others make theirs.  A lane has four rows of A and four columns of B. */
+/* there: of the four, at least one; in place of the others, which scale nothing that is stored, stands the first one. */
+MOII_FN void four_there(four_stored *v, int there)
+{
+    if (there >= 4) return;
+#if SCALE_E8M0
+    const unsigned int keep = (1u << 8 * there) - 1;
+    *v = (*v & keep) | ((*v & 255) * 0x01010101u & ~keep);
+#else
+    v->w = v->x;
+    if (there < 3) v->z = v->x;
+    if (there < 2) v->y = v->x;
+#endif
+}
+
+/* Where a lane has four rows of A and four columns of B, in the first stage. */
+typedef struct outer_place { unsigned int rows, cols; } outer_place;
+
+MOII_FN outer_place outer_place_of(const shared &s)
+{
+    const int lane = (int)threadIdx.x % 32;
+    const unsigned int at = s.base + SCALES_AT; /* columns lie as copies lay rows of B */
+    return { at + outer_at(4 * lane), at + 4 * A_STAGED + outer_at(WOVEN ? lane / 4 * 16 + lane % 4 * 2 : 4 * lane) };
+}
+
+/* Of a stage, whose place becomes free. */
+MOII_FN void outer_write(const shared &s, const outer_place &to, const ring &r, const uint2 row[4], const uint2 col[4], float far)
+{
+    const unsigned int stage = 4 * SCALE_FLOATS * r.stage;
+    barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        shared_write_two(to.rows + stage + i * OUTER_LINE, row[i]);
+        shared_write_two(to.cols + stage + (WOVEN ? i / 2 * OUTER_EIGHT + i % 2 * OUTER_LINE : i * OUTER_LINE), col[i]);
+    }
+    if (threadIdx.x % 32 == 0) shared_write(s.base + SCALES_AT + stage + OUTER_FAR, far);
+    shared_to_async();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(full_barrier(s, r.stage));
+}
+
+/* The warps have stages in turn: scales of one are on their way while the others make theirs.  Its issue slots are the multiplying warps', too: a stage that
+ * is not far passes as few instructions as can be. */
 MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r, unsigned int *)
 {
-    const int lane = (int)threadIdx.x % 32, warp = uniform((int)threadIdx.x / 32) - 1, steps = steps_of(u);
-    const unsigned int to_rows = s.base + SCALES_AT + outer_at(4 * lane); /* columns lie as copies lay rows of B */
-    const unsigned int to_cols = s.base + SCALES_AT + 4 * A_STAGED + outer_at(WOVEN ? lane / 4 * 16 + lane % 4 * 2 : 4 * lane);
-    const int first_row = first_of_four(wa), first_col = first_of_four(wb);
+    const int warp = uniform((int)threadIdx.x / 32) - 1, steps = steps_of(u);
+    const int first_row = first_of_four(wa), first_col = first_of_four(wb), rows_there = wa.rows - first_row, cols_there = wb.rows - first_col;
+    const bool all = __all_sync(~0u, rows_there >= 4 && cols_there >= 4);
+    const outer_place to = outer_place_of(s);
+    ring own = *r; /* up to a round behind it */
     four_stored rows, cols;
     const auto fetch = [&](int step) {
         const int block = u.block + step * BLOCK_STEP;
         rows = fetch_four(a.a_scales, wa, first_row, block), cols = fetch_four(a.b_scales, wb, first_col, block);
     };
     if (warp < steps) fetch(warp);
+    own.stage += (unsigned int)warp;
 #pragma unroll 1
-    for (int step = 0, turn = 0; step < steps; step++, ring_step(r), turn = turn + 1 == LOADERS / 32 ? 0 : turn + 1) {
-        if (turn != warp) continue;
-        const unsigned int stage = 4 * SCALE_FLOATS * r->stage;
+    for (int step = warp; step < steps; step += LOADERS / 32, own.stage += LOADERS / 32) {
+        if (own.stage >= STAGES) own.stage -= STAGES, own.parity ^= 1;
         float x[4], y[4];
         uint2 row[4], col[4];
-        four_floats(rows, wa.rows - first_row, x), four_floats(cols, wb.rows - first_col, y);
-        const bool far = !outer_near(x, y);
+        if (!all) four_there(&rows, rows_there), four_there(&cols, cols_there);
+        four_floats(rows, x), four_floats(cols, y);
+        if (outer_near(x, y)) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            row[i] = far ? outer_far(x[i]) : outer_row(x[i]);
-            col[i] = far ? outer_far(y[i]) : outer_column(y[i]);
-        }
-        barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
+            for (int i = 0; i < 4; i++) row[i] = outer_row(x[i]), col[i] = outer_column(y[i]);
+            outer_write(s, to, own, row, col, 0.0f);
+        } else {
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            shared_write_two(to_rows + stage + i * OUTER_LINE, row[i]);
-            shared_write_two(to_cols + stage + (WOVEN ? i / 2 * OUTER_EIGHT + i % 2 * OUTER_LINE : i * OUTER_LINE), col[i]);
+            for (int i = 0; i < 4; i++) row[i] = outer_far(x[i]), col[i] = outer_far(y[i]);
+            outer_write(s, to, own, row, col, 1.0f);
         }
-        if (lane == 0) shared_write(s.base + SCALES_AT + stage + OUTER_FAR, far ? 1.0f : 0.0f);
-        shared_to_async();
-        __syncwarp();
-        if (lane == 0) barrier_arrive(full_barrier(s, r->stage));
         if (step + LOADERS / 32 < steps) fetch(step + LOADERS / 32);
     }
+    ring_skip(r, (unsigned int)steps);
 }
 
 #endif

@@ -217,6 +217,12 @@ MOII_FN void ring_step(ring *r)
     if (++r->stage == STAGES) r->stage = 0, r->parity ^= 1;
 }
 
+MOII_FN void ring_skip(ring *r, unsigned int stages)
+{
+    const unsigned int to = r->parity * STAGES + r->stage + stages;
+    r->parity = to / STAGES & 1, r->stage = to % STAGES;
+}
+
 typedef struct shared {
     unsigned int base; /* address, a multiple of 1024 */
     char *p;
