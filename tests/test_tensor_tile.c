@@ -353,6 +353,31 @@ static void test_activates(void **state)
     }
 }
 
+/* As measured: where tiles of 192 rows are faster than those whose scales the tensor cores multiply (docs/notes/gemm-hopper.md). */
+static void test_tall(void **state)
+{
+    (void)state;
+    static const struct { int grouping; int64_t groups, rows, n, k; bool tall; } cases[] = {
+        { PRODUCT_MASKED, 32, 192, 4096, 7168, true },  { PRODUCT_MASKED, 32, 129, 4096, 7168, true },  { PRODUCT_MASKED, 32, 192, 7168, 2048, true },
+        { PRODUCT_MASKED, 8, 160, 24576, 1536, true },  { PRODUCT_MASKED, 8, 128, 4096, 7168, false },  { PRODUCT_MASKED, 8, 512, 4096, 7168, false },
+        { PRODUCT_MASKED, 8, 1024, 7168, 2048, false }, { PRODUCT_DENSE, 1, 768, 4096, 7168, true },    { PRODUCT_DENSE, 1, 1024, 2112, 7168, true },
+        { PRODUCT_DENSE, 1, 384, 7168, 2048, true },    { PRODUCT_DENSE, 1, 4096, 2112, 7168, false },  { PRODUCT_DENSE, 1, 4096, 7168, 16384, false },
+        { PRODUCT_DEPTH, 32, 192, 4096, 4096, true },   { PRODUCT_DEPTH, 128, 576, 1536, 1024, false }, { PRODUCT_DEPTH, 128, 3072, 4096, 1024, false },
+        { PRODUCT_MASKED, 32, 576, 1536, 1024, false },  { PRODUCT_MASKED, 8, 576, 32768, 512, true },  { PRODUCT_DENSE, 1, 576, 4096, 7168, true },
+        { PRODUCT_DEPTH, 8, 4096, 7168, 4096, false },  { PRODUCT_DEPTH, 4, 7168, 2048, 8192, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *why;
+        const bool depth = cases[i].grouping == PRODUCT_DEPTH, masked = cases[i].grouping == PRODUCT_MASKED;
+        moii_tensor_product p = product(cases[i].grouping, &act, &act, masked ? 4096 : cases[i].rows, cases[i].n, cases[i].k * (depth ? cases[i].groups : 1));
+        p.groups = cases[i].groups, p.accumulate = !masked;
+        if (masked) p.expected = cases[i].groups * cases[i].rows;
+        assert_true(moii_tensor_fits(&p, masked ? MOI_BF16 : MOI_F32, &why));
+        moii_tensor_tile t = moii_tensor_choose(&p);
+        if (cases[i].tall ? t.wgs != 3 : !moii_tile_outer(&p, &t)) fail_msg("case %d: %d x %d rows", (int)i, t.wgs, t.waves);
+    }
+}
+
 /* As measured: the best of 15 tiles for few rows (docs/notes/gemm-hopper.md). */
 static void test_measured(void **state)
 {
@@ -467,9 +492,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice),
         cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_bands), cmocka_unit_test(test_tickets),
-        cmocka_unit_test(test_activates),
-        cmocka_unit_test(test_measured), cmocka_unit_test(test_brief), cmocka_unit_test(test_expected),
-        cmocka_unit_test(test_ragged),   cmocka_unit_test(test_strips), cmocka_unit_test(test_paces),
+        cmocka_unit_test(test_activates), cmocka_unit_test(test_tall), cmocka_unit_test(test_measured), cmocka_unit_test(test_brief),
+        cmocka_unit_test(test_expected), cmocka_unit_test(test_ragged), cmocka_unit_test(test_strips), cmocka_unit_test(test_paces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

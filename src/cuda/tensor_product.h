@@ -56,11 +56,15 @@ static inline int moii_tile_lines(const moii_tensor_product *p, const moii_tenso
     return t->thin ? 64 * t->wgs * t->waves : t->bn * (moii_tile_beside(p, t) ? t->wgs : 1);
 }
 
-/* Whether the tensor cores multiply scales with each other: product_sm90.cuh's OUTER. */
+/* Whether the tensor cores can multiply scales with each other: product_sm90.cuh's OUTER; and whether they do, in such a tile. */
+static inline bool moii_tensor_outer(const moii_tensor_product *p)
+{
+    return p->scaling == SCALING_VECTOR && (p->scales_bulk || p->scale_quads) && p->grouping != PRODUCT_ROWS;
+}
 static inline bool moii_tile_outer(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     bool grid = t->wgs == 2 && t->waves == 1 && t->bn == 128 && t->turns == 1 && t->split == 1 && !t->wide && !t->few && !t->thin;
-    return grid && p->scaling == SCALING_VECTOR && (p->scales_bulk || p->scale_quads) && p->grouping != PRODUCT_ROWS;
+    return grid && moii_tensor_outer(p);
 }
 
 /* Whether both warpgroups share a tile's last 64 rows: product_sm90.cuh's HALVES. */

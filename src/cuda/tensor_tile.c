@@ -119,7 +119,9 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     double tensor = bm * lines / 32.0 * (p->scaling == SCALING_NONE ? 1.1 : outer ? 1.25 : 1.2);
     double copies = (bm / t->cluster + lines) * PRODUCT_STEP_BYTES / (p->scaling == SCALING_ROWS ? 50.0 : 60.0);
     double memory = lines * PRODUCT_STEP_BYTES / 18.0 * busy;
-    double products = t->waves * 2.0 * bn * beside, additions = t->waves * (added[p->scaling] * bn + 250.0) - (t->waves - 1) * 270.0;
+    bool beside_outer = moii_tensor_outer(p) && t->wgs == 3; /* 192 x 128: 1200 clocks, and no gain is none */
+    double each = beside_outer ? 3.2 : added[p->scaling];
+    double products = t->waves * 2.0 * bn * beside, additions = t->waves * (each * bn + 250.0) - (t->waves - 1) * 270.0;
     if (moii_tile_doubled(p, t)) additions /= 2.0;
     double chain = p->scaling == SCALING_NONE || outer ? 0.0 : (products + additions) / t->turns;
     if (p->halves) return longest(memory, 1500.0);
@@ -190,6 +192,7 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     double rounds = rounds_of(p, t, blocks, sms), busy = blocks < sms ? blocks / sms : 1.0;
     bool behind = moii_tile_carries(p, t) || (!p->out_f32 && t->split == 1); /* D leaves by copies in the background */
     double store = behind ? 1800.0 + bm * lines * out_bytes(p) / 80.0 : 1200.0 + bm * lines * out_bytes(p) / 16.0;
+    if (moii_tensor_outer(p) && t->wgs == 3 && moii_tile_carries(p, t)) store = 7000.0; /* half of a tile at a time */
     double work = rounds * (s.steps * stage_clocks(p, t, busy) + store + pace_clocks(p, t, rounds, s.steps)) + (t->split > 1 ? 3000.0 : 0.0);
     return longest(work, bytes_once(p) / memory_rate(p, t));
 }
@@ -218,7 +221,7 @@ static const moii_tensor_tile large16[] = {
 static const moii_tensor_tile large_vector[] = {
     { 3, 1, 128, 5, 2, 1, 1, 0, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 },
 };
-/* Where the tensor cores multiply the scales. */
+/* Where the tensor cores multiply the scales, besides. */
 static const moii_tensor_tile large_outer[] = { { 2, 1, 128, 6, 2, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 } };
 /* Sums of short reductions leave as often as others are made: all of a tile's at once, while the next is multiplied. */
 static const moii_tensor_tile brief = { 2, 1, 128, 4, 2, 1, 1, 0, 0, 0, 0 };
@@ -316,7 +319,10 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
     if (p->scaling != SCALING_MX && rows > 64) {
         const moii_tensor_tile *list = p->scaling == SCALING_NONE ? large16 : p->scaling == SCALING_VECTOR ? large_vector : large;
         int count = p->scaling == SCALING_VECTOR ? 3 : 5;
-        if (moii_tile_outer(p, large_outer)) list = large_outer, count = 2;
+        if (moii_tensor_outer(p)) {
+            for (int i = 0; i < 2; i++) consider(&s, large_outer[i]);
+            count = 2; /* of 192 rows, for groups of hardly more than 128 */
+        }
         if (moii_tile_carries(p, &brief)) consider(&s, brief);
         for (int i = 0; i < count; i++) consider(&s, list[i]);
     }

@@ -64,9 +64,10 @@ MOII_FN bool outer_products_near(const float x[4], const float y[4])
 /* Of a stage's scales, of which each lane of a warp has four rows' and four columns'. */
 MOII_FN bool outer_near(const float x[4], const float y[4])
 {
-    bool near = true;
+    bool near = true; /* without branches */
 #pragma unroll
-    for (int i = 0; i < 4; i++) near = near & (fabsf(x[i]) > 0x1p-60f) & (fabsf(x[i]) < 0x1p60f) & (fabsf(y[i]) > 0x1p-60f) & (fabsf(y[i]) < 0x1p60f); /* without branches */
+    for (int i = 0; i < 4; i++)
+        near = near & (fabsf(x[i]) > 0x1p-60f) & (fabsf(x[i]) < 0x1p60f) & (fabsf(y[i]) > 0x1p-60f) & (fabsf(y[i]) < 0x1p60f);
     if (__all_sync(~0u, near)) return true;
 #if SCALE_E8M0
     return outer_products_near(x, y);
