@@ -217,7 +217,7 @@ static void test_same_bits(void **state)
     }
 }
 
-/* P:gemm.bound: tiles of 192 rows, whose scales threads multiply, where they are faster: hardly more than 128 rows of each group, and of one matrix. */
+/* P:gemm.bound: tiles of 192 rows, whose scales threads multiply, where they are faster: two of 128 rows would be half empty. */
 static void test_tall(void **state)
 {
     (void)state;

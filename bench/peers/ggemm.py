@@ -10,7 +10,7 @@ Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16  
         scatter  as contig; rows times weights, written where a list says           our plain product alone, and with torch's lines for the rest
         swiglu   as contig, gate and up; SwiGLU of it in 8 bits                      our plain product and our SwiGLU, one after the other
         masked   few rows of 4096 that each group's matrix has (MOI_GROUP_MASKED); DeepGEMM too
-        vmasked  masked with 1x128 scales of B, too, and more rows
+        vmasked  masked with 1x128 scales of B, too, 64 to 1024 rows
         kgroup   D_g FP32 added to, reduction cut into equal groups (1x128 both)  DeepGEMM, torch BF16
         mx       contig and zipf's shapes in MXFP8                               torch._grouped_mm BF16, DeepGEMM BF16
         few      1x32 scales, from 8 to 512 rows of each group                   torch._grouped_mm BF16, a plain read of as many bytes
@@ -24,7 +24,7 @@ Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16  
         mxkrow   mxk, one scale for a group's part of a row                      torch._grouped_mm, DeepGEMM (FP8, its own scales)
         large    contig, 131072 rows in 8, 32, 128 groups, equal and Zipf's      DeepGEMM, our dense product
         largerow the same in MXFP8, one scale a row                              our dense product
-Cases (zipf's begin with that word): GROUPSxROWSxNxK with the rows of one group (contig, masked), of all groups (zipf); kgroup: GROUPSxMxNxK, K of one group.
+Cases (zipf's begin with that word): GROUPSxROWSxNxK with the rows of one group (contig, masked, vmasked), of all groups (zipf); kgroup: GROUPSxMxNxK, K of one group.
 Otherwise as gemm.py; operations and bytes are those of the rows that are there."""
 import torch
 
@@ -330,7 +330,7 @@ class Masked(protocols.Contest):
         self.d = torch.empty(self.groups, MASKED_ROWS, self.n, device="cuda", dtype=BF16)
         there = self.groups * self.rows
         self.flop, self.bytes = 2.0 * there * self.n * self.k, there * (self.k + self.k // 32 + 2 * self.n) + self.b.bytes
-        self.small = self.rows <= 256
+        self.small = table == "masked" or self.rows <= 256
 
     def check(self):
         """also that rows which are not there are not written"""

@@ -110,6 +110,9 @@ static double rounds_of(const moii_tensor_product *p, const moii_tensor_tile *t,
 
 static double longest(double a, double b) { return a > b ? a : b; }
 
+/* 192 x 128 as an alternative to tiles whose scales the tensor cores multiply: what it takes was measured beside those. */
+static bool rivals_outer(const moii_tensor_product *p, const moii_tensor_tile *t) { return moii_tensor_outer(p) && t->wgs == 3; }
+
 /* Clocks of one stage.  busy: share of the multiprocessors that have work, and so compete for memory. */
 static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile *t, double busy)
 {
@@ -119,8 +122,7 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     double tensor = bm * lines / 32.0 * (p->scaling == SCALING_NONE ? 1.1 : outer ? 1.25 : 1.2);
     double copies = (bm / t->cluster + lines) * PRODUCT_STEP_BYTES / (p->scaling == SCALING_ROWS ? 50.0 : 60.0);
     double memory = lines * PRODUCT_STEP_BYTES / 18.0 * busy;
-    bool beside_outer = moii_tensor_outer(p) && t->wgs == 3; /* 192 x 128: 1200 clocks, and no gain is none */
-    double each = beside_outer ? 3.2 : added[p->scaling];
+    double each = rivals_outer(p, t) ? 3.2 : added[p->scaling]; /* 1236 clocks: 1200, and a little for it to be worth it */
     double products = t->waves * 2.0 * bn * beside, additions = t->waves * (each * bn + 250.0) - (t->waves - 1) * 270.0;
     if (moii_tile_doubled(p, t)) additions /= 2.0;
     double chain = p->scaling == SCALING_NONE || outer ? 0.0 : (products + additions) / t->turns;
@@ -192,7 +194,7 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     double rounds = rounds_of(p, t, blocks, sms), busy = blocks < sms ? blocks / sms : 1.0;
     bool behind = moii_tile_carries(p, t) || (!p->out_f32 && t->split == 1); /* D leaves by copies in the background */
     double store = behind ? 1800.0 + bm * lines * out_bytes(p) / 80.0 : 1200.0 + bm * lines * out_bytes(p) / 16.0;
-    if (moii_tensor_outer(p) && t->wgs == 3 && moii_tile_carries(p, t)) store = 7000.0; /* half of a tile at a time */
+    if (rivals_outer(p, t) && moii_tile_carries(p, t)) store = 7000.0; /* half of a tile at a time; of sums that are added to */
     double work = rounds * (s.steps * stage_clocks(p, t, busy) + store + pace_clocks(p, t, rounds, s.steps)) + (t->split > 1 ? 3000.0 : 0.0);
     return longest(work, bytes_once(p) / memory_rate(p, t));
 }
@@ -321,7 +323,7 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
         int count = p->scaling == SCALING_VECTOR ? 3 : 5;
         if (moii_tensor_outer(p)) {
             for (int i = 0; i < 2; i++) consider(&s, large_outer[i]);
-            count = 2; /* of 192 rows, for groups of hardly more than 128 */
+            count = 2; /* of 192 rows, which two of 128 would leave half empty, or which are one round and not two */
         }
         if (moii_tile_carries(p, &brief)) consider(&s, brief);
         for (int i = 0; i < count; i++) consider(&s, list[i]);

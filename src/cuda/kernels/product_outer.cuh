@@ -16,7 +16,7 @@
 
 #if OUTER
 static_assert(WGS == 2 && WAVES == 1 && BN == 128 && TURNS == 1 && SPLIT == 1 && !WIDE, "sums, products and the scales' products of a thread: 192 registers");
-static_assert(STAGES >= LOADERS / 32, "a loading warp that passes the others' stages is never a whole round ahead of the cards");
+static_assert(STAGES >= LOADERS / 32, "a loading warp steps over the others' stages at once: never more than a round");
 static_assert(SCALING == SCALING_VECTOR && GROUPS != PRODUCT_ROWS && (SCALE_E8M0 ? QUADS : SCALES_BULK), "four rows' scales lie side by side");
 
 /* Rows: a1, a1, a2, a2; columns: b1, b2, b1, b2. */

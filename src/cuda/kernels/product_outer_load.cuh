@@ -69,15 +69,15 @@ MOII_FN void outer_write(const shared &s, const outer_place &to, const ring &r, 
     if (threadIdx.x % 32 == 0) barrier_arrive(full_barrier(s, r.stage));
 }
 
-/* The warps have stages in turn: scales of one are on their way while the others make theirs.  Its issue slots are the multiplying warps', too: a stage that
- * is not far passes as few instructions as can be. */
+/* The warps have stages in turn: scales of one are on their way while the others make theirs.  A loading warp's issue slots are multiplying
+ * warps', too: what is not far takes as few instructions as can be. */
 MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit &u, const scale_walk &wa, const scale_walk &wb, ring *r, unsigned int *)
 {
     const int warp = uniform((int)threadIdx.x / 32) - 1, steps = steps_of(u);
     const int first_row = first_of_four(wa), first_col = first_of_four(wb), rows_there = wa.rows - first_row, cols_there = wb.rows - first_col;
     const bool all = __all_sync(~0u, rows_there >= 4 && cols_there >= 4);
     const outer_place to = outer_place_of(s);
-    ring own = *r; /* up to a round behind it */
+    ring own = *r; /* where the warp's next stage lies; r: the unit's first */
     four_stored rows, cols;
     const auto fetch = [&](int step) {
         const int block = u.block + step * BLOCK_STEP;
