@@ -206,7 +206,7 @@ static void test_same_bits(void **state)
             j.offsets[1] = 640, j.offsets[2] = 700, j.offsets[3] = 1600;
             if (i >= 4) j = masked_job(limit);
             j.a.format = j.b.format = i % 2 ? mx : blk;
-            run(&j, &rng, "OUTER=1", i / 2 % 2 ? large_scale : near_scale, limit == 2 ? NAN : 1.0f);
+            run(&j, &rng, i < 4 ? "WOVEN=1" : "OUT_F32=1", i / 2 % 2 ? large_scale : near_scale, limit == 2 ? NAN : 1.0f);
             if (kept) assert_memory_equal(kept, j.d, (size_t)(j.lines * moi_row_bytes(j.out, j.n)));
             else moit_job_check(&j, (uint64_t)i);
             moit_free(kept);

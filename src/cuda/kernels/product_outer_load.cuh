@@ -43,6 +43,15 @@ MOII_FN void four_there(four_stored *v, int there)
 #endif
 }
 
+/* Of a step of a unit. */
+typedef struct outer_fours { four_stored rows, cols; } outer_fours;
+
+MOII_FN outer_fours fetch_fours(const product_args &a, const unit &u, const scale_walk &wa, const scale_walk &wb, int first_row, int first_col, int step)
+{
+    const int block = u.block + step * BLOCK_STEP;
+    return { fetch_four(a.a_scales, wa, first_row, block), fetch_four(a.b_scales, wb, first_col, block) };
+}
+
 /* Where a lane has four rows of A and four columns of B, in the first stage. */
 typedef struct outer_place { unsigned int rows, cols; } outer_place;
 
@@ -78,20 +87,16 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
     const bool all = __all_sync(~0u, rows_there >= 4 && cols_there >= 4);
     const outer_place to = outer_place_of(s);
     ring own = *r; /* where the warp's next stage lies; r: the unit's first */
-    four_stored rows, cols;
-    const auto fetch = [&](int step) {
-        const int block = u.block + step * BLOCK_STEP;
-        rows = fetch_four(a.a_scales, wa, first_row, block), cols = fetch_four(a.b_scales, wb, first_col, block);
-    };
-    if (warp < steps) fetch(warp);
+    outer_fours v;
+    if (warp < steps) v = fetch_fours(a, u, wa, wb, first_row, first_col, warp);
     own.stage += (unsigned int)warp;
 #pragma unroll 1
     for (int step = warp; step < steps; step += LOADERS / 32, own.stage += LOADERS / 32) {
         if (own.stage >= STAGES) own.stage -= STAGES, own.parity ^= 1;
         float x[4], y[4];
         uint2 row[4], col[4];
-        if (!all) four_there(&rows, rows_there), four_there(&cols, cols_there);
-        four_floats(rows, x), four_floats(cols, y);
+        if (!all) four_there(&v.rows, rows_there), four_there(&v.cols, cols_there);
+        four_floats(v.rows, x), four_floats(v.cols, y);
         if (outer_near(x, y)) {
 #pragma unroll
             for (int i = 0; i < 4; i++) row[i] = outer_row(x[i]), col[i] = outer_column(y[i]);
@@ -101,7 +106,7 @@ MOII_FN void load_unit_scales(const product_args &a, const shared &s, const unit
             for (int i = 0; i < 4; i++) row[i] = outer_far(x[i]), col[i] = outer_far(y[i]);
             outer_write(s, to, own, row, col, 1.0f);
         }
-        if (step + LOADERS / 32 < steps) fetch(step + LOADERS / 32);
+        if (step + LOADERS / 32 < steps) v = fetch_fours(a, u, wa, wb, first_row, first_col, step + LOADERS / 32);
     }
     ring_skip(r, (unsigned int)steps);
 }
