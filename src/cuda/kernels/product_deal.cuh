@@ -63,121 +63,176 @@ MOII_FN void write_card(const shared &s, hand h, const unit &u)
 }
 
 /* The same when it is free. */
-MOII_FN void deal_card(const shared &s, hand *h, const unit &u)
+MOII_FN void deal_card(const shared &s, hand h, const unit &u)
 {
-    barrier_wait(card_read(s, *h), (*h / CARDS & 1) ^ 1);
-    write_card(s, *h, u);
-    ++*h;
+    barrier_wait(card_read(s, h), (h / CARDS & 1) ^ 1);
+    write_card(s, h, u);
 }
 
 #if DEAL
-/* Units in all, of groups of many rows and of few; how many of many each ticket stands for, up to ticket `mixed`. */
+/* Among groups of many rows, or of few: how many units there are in front of group `from`, from which on 32 are looked at at a time, and the group that was
+ * found last, which has most often the next one, too: its rows, its units and those before them. */
+typedef struct search { int from, before, group, begin, end, first, units; } search;
+
 typedef struct deck {
-    cursor many, few;
-    int units, units_many, mixed;
-    double share;
+    search many, few;
     int next; /* ticket */
 } deck;
 
-MOII_FN deck deck_make(const product_args &a) /* a whole warp */
+/* Units in all and of groups of many rows; how many of many each ticket stands for, up to ticket `mixed`; those from `cut` on come in pieces.  In shared
+ * memory, for registers are few. */
+typedef struct stock {
+    int units, units_many, mixed, cut, pieces;
+    unsigned long long share; /* and 32 bits behind the point */
+} stock;
+
+MOII_FN void stock_keep(const shared &s, const stock &d)
 {
-    deck d;
+    shared_write_four(s.base + DECK_AT, make_uint4(d.units, d.units_many, d.mixed, d.cut));
+    shared_write_four(s.base + DECK_AT + 16, make_uint4(d.pieces, 0, (unsigned int)d.share, (unsigned int)(d.share >> 32)));
+}
+
+MOII_FN int units_in_all(const shared &s) { return (int)shared_read_word(s.base + DECK_AT); }
+
+MOII_FN stock stock_of(const shared &s)
+{
+    const uint2 units = shared_read_two(s.base + DECK_AT), rest = shared_read_two(s.base + DECK_AT + 8), share = shared_read_two(s.base + DECK_AT + 24);
+    return { (int)units.x, (int)units.y, (int)rest.x, (int)rest.y, (int)shared_read_word(s.base + DECK_AT + 16), (unsigned long long)share.y << 32 | share.x };
+}
+
+MOII_FN int rows_of_group(const product_args &a, int g) { return (int)(__ldg(a.offsets + g + 1) - __ldg(a.offsets + g)); }
+
+MOII_FN stock stock_make(const product_args &a) /* a whole warp, as all that follows */
+{
+    stock d;
     int all = 0, few = 0;
 #pragma unroll 1
     for (int g = (int)threadIdx.x % 32; g < a.groups; g += 32) {
-        const int rows = (int)(__ldg(a.offsets + g + 1) - __ldg(a.offsets + g));
-        const int n = group_units(a, rows);
+        const int rows = rows_of_group(a, g), n = group_units(a, rows);
         all += n;
         if (rows <= FEW_ROWS) few += n;
     }
     d.units = __reduce_add_sync(~0u, all), few = __reduce_add_sync(~0u, few), d.units_many = d.units - few;
-    product_cutting c = { PRODUCT_UNCUT, 2 };
+    d.cut = PRODUCT_UNCUT, d.pieces = 2;
     if (CUTS && few == 0 && d.units > 0) {
-        c = product_cut_rest(d.units_many, units_apart(), BM);
+        const product_cutting c = product_cut_rest(d.units_many, units_apart(), BM);
         if (c.cut < PRODUCT_UNCUT) d.units_many = d.units = c.cut + (d.units - c.cut) * c.pieces;
+        d.cut = c.cut, d.pieces = c.pieces;
     }
     d.mixed = d.units_many > 0 ? d.units - min(few, 2 * units_apart()) : d.units;
-    d.share = (d.units_many + 0.25) / max(d.mixed, 1); /* the quarter: rounding must not lose the last one */
-    d.many = cursor_begin(a, ROWS_MANY), d.few = cursor_begin(a, ROWS_FEW);
-    d.many.cut = c.cut, d.many.pieces = c.pieces;
-    d.next = first_unit();
+    d.share = ((unsigned long long)d.units_many << 32 | 1ull << 30) / max(d.mixed, 1); /* the quarter: rounding must not lose the last one */
     return d;
 }
 
-MOII_FN int of_many(const deck &d, int ticket)
+MOII_FN deck deck_make(const product_args &a, const shared &s)
+{
+    const stock all = stock_make(a);
+    if (threadIdx.x % 32 == 0) stock_keep(s, all);
+    __syncwarp();
+    return { { }, { }, first_unit() };
+}
+
+MOII_FN int of_many(const stock &d, int ticket)
 {
     if (d.units == d.units_many) return ticket;
-    return ticket < d.mixed ? min((int)(ticket * d.share), d.units_many) : d.units_many;
+    return ticket < d.mixed ? min((int)((unsigned long long)ticket * d.share >> 32), d.units_many) : d.units_many;
+}
+
+/* The group of the i-th unit of groups of few rows, or of many; i must not descend from call to call.  false: there is none. */
+MOII_FN bool search_group(const product_args &a, search *at, bool few, int i)
+{
+    const int lane = (int)threadIdx.x % 32;
+    for (; at->from < a.groups; at->from += 32) {
+        const int g = min(at->from + lane, a.groups - 1), begin = (int)__ldg(a.offsets + g), end = (int)__ldg(a.offsets + g + 1);
+        const bool counts = at->from + lane < a.groups && (end - begin <= FEW_ROWS) == few;
+        const int n = counts ? group_units(a, end - begin) : 0, upto = at->before + lane_scan(n, lane);
+        const unsigned int behind = __ballot_sync(~0u, upto > i);
+        if (behind) {
+            const int there = __ffs((int)behind) - 1;
+            at->group = at->from + there, at->begin = __shfl_sync(~0u, begin, there), at->end = __shfl_sync(~0u, end, there);
+            at->units = __shfl_sync(~0u, n, there), at->first = __shfl_sync(~0u, upto, there) - at->units;
+            return true;
+        }
+        at->before = __shfl_sync(~0u, upto, 31);
+    }
+    return false;
+}
+
+MOII_FN bool search_unit(const product_args &a, search *at, bool few, int i, unsigned int block, unit *u)
+{
+    if (i - at->first >= at->units && !search_group(a, at, few, i)) return false;
+    unit_in_group(a, at->group, at->begin, at->end, i - at->first, block, u);
+    return true;
 }
 
 #if CLUSTER > 1
 MOII_FN unsigned int ticket_at(const shared &s, unsigned int i) { return s.base + TICKETS_AT + i % TICKETS * 16; } /* and its barrier */
 #endif
 
-/* The next ticket of the cluster.  The first block draws, the others are told.  drawn: the counter as it was found last, which nobody touches
- * before it is wanted, not even to add to it, for that would wait for it. */
-MOII_FN int draw(const product_args &a, const shared &s, deck *d, int *drawn, hand dealt, unsigned int block)
+/* The next ticket of the cluster.  The first block's leading lane draws, the other blocks are told.  drawn: the counter as that lane found it last, which
+ * nobody touches before it is wanted, not even to add to it, for that would wait for it. */
+MOII_FN int draw(const product_args &a, const shared &s, deck *d, int *drawn, hand dealt, unsigned int block, bool leads)
 {
     const int ticket = d->next;
 #if CLUSTER > 1
     if (block > 0) {
         if (dealt == 0) return ticket;
         const unsigned int at = ticket_at(s, dealt - 1);
-        barrier_expect(at + 8, 4);
+        if (leads) barrier_expect(at + 8, 4);
         barrier_wait(at + 8, (dealt - 1) / TICKETS & 1);
         return (int)shared_read_word(at);
     }
 #endif
-    if (ticket >= d->units) return ticket; /* nobody asks for another */
-    d->next = 2 * units_apart() + *drawn;
+    if (ticket >= units_in_all(s)) return ticket; /* nobody asks for another */
+    d->next = 2 * units_apart() + __shfl_sync(~0u, *drawn, __ffs((int)__ballot_sync(~0u, leads)) - 1);
+    if (leads) {
 #if CLUSTER > 1
-    for (unsigned int b = 1; b < CLUSTER; b++) word_send(ticket_at(s, dealt), (unsigned int)d->next, ticket_at(s, dealt) + 8, b);
+        for (unsigned int b = 1; b < CLUSTER; b++) word_send(ticket_at(s, dealt), (unsigned int)d->next, ticket_at(s, dealt) + 8, b);
 #endif
-    *drawn = atomicAdd(a.tickets, 1);
+        *drawn = atomicAdd(a.tickets, 1);
+    }
     return ticket;
 }
 
 /* dealt: units so far. */
-MOII_FN bool next_unit(const product_args &a, const shared &s, deck *d, int *drawn, hand dealt, unsigned int block, unit *u)
+MOII_FN bool next_unit(const product_args &a, const shared &s, deck *d, int *drawn, hand dealt, unsigned int block, bool leads, unit *u)
 {
-    const int ticket = draw(a, s, d, drawn, dealt, block), many = of_many(*d, ticket);
-    if (ticket >= d->units) return false;
-    return of_many(*d, ticket + 1) > many ? find_unit(a, &d->many, many, block, u) : find_unit(a, &d->few, ticket - many, block, u);
+    const int ticket = draw(a, s, d, drawn, dealt, block, leads);
+    const stock all = stock_of(s);
+    if (ticket >= all.units) return false;
+    const int i = of_many(all, ticket), behind = i - all.cut;
+    if (of_many(all, ticket + 1) <= i) return search_unit(a, &d->few, true, ticket - i, block, u);
+    if (!CUTS || behind < 0) return search_unit(a, &d->many, false, i, block, u);
+    const int whole = behind / all.pieces, rows = BM / all.pieces;
+    if (!search_unit(a, &d->many, false, all.cut + whole, block, u)) return false;
+    unit_cut(u, (behind - whole * all.pieces) * rows, rows);
+    return true;
+}
+/* The next unit for all; false: there is none, and all are told so. */
+MOII_FN bool deal_unit(const product_args &a, const shared &s, deck *d, int *drawn, hand *h, unsigned int block, bool leads)
+{
+    unit u;
+    const bool more = next_unit(a, s, d, drawn, *h, block, leads, &u);
+    if (!more) u.group = -1;
+    if (leads) deal_card(s, *h, u);
+    __syncwarp();
+    ++*h;
+    return more;
 }
 #else
 typedef cursor deck;
 
-MOII_FN deck deck_make(const product_args &a) { return cursor_begin(a, ROWS_ANY); }
-
-MOII_FN bool next_unit(const product_args &a, const shared &, deck *d, int *, hand dealt, unsigned int block, unit *u)
-{
-    return find_unit(a, d, first_unit() + (int)dealt * units_apart(), block, u);
-}
-#endif
+MOII_FN deck deck_make(const product_args &a) { return cursor_begin(a); }
 
 /* The dealing thread alone: the next unit for all; false: there is none, and all are told so. */
-MOII_FN bool deal_unit(const product_args &a, const shared &s, deck *d, int *drawn, hand *h, unsigned int block, unit *u)
+MOII_FN bool deal_unit(const product_args &a, const shared &s, deck *d, hand *h, unsigned int block, unit *u)
 {
-    const bool more = next_unit(a, s, d, drawn, *h, block, u);
+    const bool more = find_unit(a, d, first_unit() + (int)*h * units_apart(), block, u);
     if (!more) u->group = -1;
-    deal_card(s, h, *u);
+    deal_card(s, *h, *u);
+    ++*h;
     return more;
 }
-
-/* The same of the first unit, which was dealt already. */
-MOII_FN void pass_unit(const product_args &a, const shared &s, deck *d, int *drawn, unsigned int block)
-{
-#if DEAL
-    draw(a, s, d, drawn, 0, block);
 #endif
-}
-
-/* Where the dealing thread keeps it: a larger one in shared memory, for its registers are few. */
-MOII_FN deck *deck_at(const shared &s, deck *made)
-{
-    if (!DEAL) return made;
-    *(deck *)(s.p + DECK_AT) = *made;
-    return (deck *)(s.p + DECK_AT);
-}
 
 #endif

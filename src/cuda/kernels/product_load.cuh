@@ -181,19 +181,63 @@ MOII_FN void ask_for_sums(const product_args &a, const unit &u)
 }
 #endif
 
-/* And deals the units: the next one while the ring is full, for to find it takes a while. */
+#if DEAL
+/* Stages of the unit on a card from `step` on, of which those before `sent` are under way; behind the first one of all, what the last unit's sums will be
+ * added to. */
+MOII_FN void send_stages(const product_args &a, const shared &s, hand card, ring *r, int step, int end, int sent, unsigned int block)
+{
+    const unit u = look_at_card(s, card);
+    feed f = feed_of(a, u);
+    const int skipped = max(step, sent);
+    if (RUNS_IN_TURN && skipped > 0) f.a.from += skipped * (long long)f.a.apart, f.b.from += skipped * (long long)f.b.apart;
+#pragma unroll 1
+    for (; step < end; step++, ring_step(r)) {
+        if (step >= sent) {
+            barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
+            load_step(a, s, u, &f, r->stage, step, block, false, LOADS_BOTH);
+        }
+#if ASKS
+        if (ASKS_LATE && step == 0 && card > 0) ask_for_sums(a, look_at_card(s, card - 1));
+#endif
+    }
+}
+
+/* And deals the units, the next one while the ring is full: all lanes look for it, and what is needed of a unit stands on its card, for registers are few. */
 MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block, int sent)
 {
     hand h = sent > 0; /* the first unit's card is dealt */
-    deck made = deck_make(a);
+    deck d = deck_make(a, s);
+    const bool leads = elected();
+    ring r = { 0, 0 };
+    int drawn = first_unit() - units_apart();
+    bool more = true;
+    if (sent > 0) draw(a, s, &d, &drawn, 0, block, leads);
+    else more = deal_unit(a, s, &d, &drawn, &h, block, leads);
+    for (; more; sent = 0) {
+        const int steps = steps_of(look_at_card(s, h - 1)), first = min(steps, STAGES);
+        if (leads) send_stages(a, s, h - 1, &r, 0, first, sent, block);
+        __syncwarp();
+        more = deal_unit(a, s, &d, &drawn, &h, block, leads);
+        if (leads && first < steps) send_stages(a, s, h - 2, &r, first, steps, sent, block);
+#if ASKS
+        if (leads && (!ASKS_LATE || !more)) ask_for_sums(a, look_at_card(s, h - 2));
+#endif
+        __syncwarp();
+    }
+}
+#else
+/* And deals the units. */
+MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block, int sent)
+{
+    hand h = sent > 0; /* the first unit's card is dealt */
+    deck d = deck_make(a);
     if (!elected()) return;
-    deck *d = deck_at(s, &made);
     ring r = { 0, 0 };
     unit u, next;
-    int drawn = first_unit() - units_apart(), ready = 0;
+    int ready = 0;
     bool more = true;
-    if (sent > 0) next = look_at_card(s, 0), pass_unit(a, s, d, &drawn, block);
-    else more = deal_unit(a, s, d, &drawn, &h, block, &next);
+    if (sent > 0) next = look_at_card(s, 0);
+    else more = deal_unit(a, s, &d, &h, block, &next);
 #if ASKS
     unit left = { };
     bool asks = false;
@@ -204,23 +248,18 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
         feed f = feed_of(a, u);
         if (RUNS_IN_TURN && sent > 0) f.a.from += sent * (long long)f.a.apart, f.b.from += sent * (long long)f.b.apart;
         if (WIDENS && steps > 0) await_rows(a, u.row + BM, &ready);
-        int step = 0;
 #pragma unroll 1
-        for (int half = 0; half < 2; half++) {
-            const int end = half || !DEAL ? steps : min(steps, STAGES);
-#pragma unroll 1
-            for (; step < end; step++) {
-                if (step >= sent) {
-                    barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
-                    load_step(a, s, u, &f, r.stage, step, block, false, LOADS_BOTH);
-                }
-                ring_step(&r);
-#if ASKS
-                if (ASKS_LATE && asks) ask_for_sums(a, left), asks = false;
-#endif
+        for (int step = 0; step < steps; step++) {
+            if (step >= sent) {
+                barrier_wait(empty_barrier(s, r.stage), r.parity ^ 1);
+                load_step(a, s, u, &f, r.stage, step, block, false, LOADS_BOTH);
             }
-            if (half == 0) more = deal_unit(a, s, d, &drawn, &h, block, &next);
+            ring_step(&r);
+#if ASKS
+            if (ASKS_LATE && asks) ask_for_sums(a, left), asks = false;
+#endif
         }
+        more = deal_unit(a, s, &d, &h, block, &next);
 #if ASKS
         if (!ASKS_LATE) ask_for_sums(a, u);
         else if (steps > 0) left = u, asks = true;
@@ -230,6 +269,7 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
     if (asks) ask_for_sums(a, left);
 #endif
 }
+#endif
 
 /* ---- scales ---- */
 

@@ -257,7 +257,6 @@ static_assert(!BROAD || (HALVES && !A_TURNED && WAVES == 2 && BN == 128), "a bro
 static_assert(!STRIP || (HALVES && GROUPS == PRODUCT_DENSE && CLUSTER == 2 && WAVES == 2 && BN == 128 && !PROMOTED && !A_TURNED && !WIDENS),
               "a strip is half of a tile's columns");
 static_assert(!WOVEN || (CARRIES && SCALING == SCALING_VECTOR && !B_GROUPED), "that order is one matrix's, and that of columns which leave by fours");
-static_assert(sizeof(deck) <= DECK_BYTES, "the deck lies in shared memory");
 
 /* among: which of the multiplying warpgroups it is */
 MOII_FN void consume(const product_args &a, shared s, unsigned int block, int among)

@@ -34,17 +34,12 @@ typedef struct cursor { /* the group and its band where the last unit lay */
     int group, band;
     int first;          /* units before that band */
     int begin, end;     /* of the group */
-    int kind;           /* of the groups that it walks, ROWS_... */
     int cut, pieces;    /* units from `cut` on come in pieces of BM / pieces rows, which are numbered from there on; pieces is 2 or 4 */
 } cursor;
 
 #define BLOCK_OF_SCALES (SCALING == SCALING_MX || SCALING == SCALING_ROWS || SCALE_E8M0 ? 32 : 128) /* values of a scale */
 #define CUTS (HALVES && (GROUPS == PRODUCT_DENSE || DEAL))
 #define FEW_ROWS (BM / 2) /* at most */
-/* Groups of any number of rows, of many, or of few. */
-#define ROWS_ANY 0
-#define ROWS_MANY 1
-#define ROWS_FEW 2
 
 /* A group's last stage may hold values of the next group, but for blocks as long as a stage, which are 0 behind the group's last value. */
 #define STAGES_STRADDLE (GROUPS == PRODUCT_DEPTH && !(SCALING == SCALING_VECTOR && !SCALE_E8M0))
@@ -66,7 +61,6 @@ MOII_FN void cursor_enter(const product_args &a, cursor *c)
     if (c->group >= a.groups) return;
 #if GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_DEPTH
     c->begin = (int)__ldg(a.offsets + c->group), c->end = (int)__ldg(a.offsets + c->group + 1);
-    if (DEAL && c->kind != ROWS_ANY && (c->end - c->begin <= FEW_ROWS) != (c->kind == ROWS_FEW)) c->end = c->begin;
 #elif GROUPS == PRODUCT_MASKED
     c->end = (int)min(max(__ldg(a.offsets + c->group), 0ll), (long long)a.m);
 #else
@@ -74,10 +68,9 @@ MOII_FN void cursor_enter(const product_args &a, cursor *c)
 #endif
 }
 
-MOII_FN cursor cursor_begin(const product_args &a, int kind)
+MOII_FN cursor cursor_begin(const product_args &a)
 {
     cursor c;
-    c.kind = kind;
     c.group = c.band = c.first = 0;
     c.cut = GROUPS == PRODUCT_DENSE ? a.cut : PRODUCT_UNCUT, c.pieces = a.pieces;
     cursor_enter(a, &c);
@@ -155,6 +148,27 @@ MOII_FN spot spot_in_band(const product_args &a, int in, int high, bool ends)
     if (rest >= columns * high) return { high, two, true };
     return { rest < high ? rest : rest - high, 2 * two + (rest >= high), false };
 }
+
+#if DEAL
+/* A group's in-th unit; begin, end: of its rows. */
+MOII_FN void unit_in_group(const product_args &a, int group, int begin, int end, int in, unsigned int block, unit *u)
+{
+    const int tiles = tiles_high(end - begin), band_units = a.band * a.n_tiles;
+    int band = in < band_units ? 0 : quotient(in, band_units);
+    if (band > 0 && band * a.band >= tiles) band--; /* the last one has broad tiles besides */
+    const int high = min(a.band, tiles - band * a.band);
+    const spot at = spot_in_band(a, in - band * band_units, high, ends_broad(end - begin) && band * a.band + high == tiles);
+    unit_at(a, group, begin, end, band * a.band + at.m, at.n, at.broad, 0, block, u);
+}
+
+/* Of its rows so many, `down` rows further down. */
+MOII_FN void unit_cut(unit *u, int down, int rows)
+{
+    u->row += down, u->d_row += down;
+    u->rows = min(u->rows - down, rows);
+    if (u->rows <= 0) u->k_end = 0;
+}
+#endif
 
 /* false: there is no such unit.  i must not descend from call to call. */
 MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int block, unit *u)
