@@ -206,7 +206,7 @@ static void test_mixed(void **state)
     }
 }
 
-/* The fastest of five tiles on an H100, two blocks sharing A or none; of BF16 the last columns may be a strip where two do. */
+/* The fastest of five tiles on an H100 (640 x 7168 x 1536: of an H200), two blocks sharing A or none; of BF16 the last columns may be a strip where two do. */
 static void test_paces(void **state)
 {
     (void)state;
@@ -215,7 +215,7 @@ static void test_paces(void **state)
         { &act, &weight, PRODUCT_DENSE, 1, 4096, 4096, 7168, 256, 128, 1, 8 },   { &act, &weight, PRODUCT_DENSE, 1, 4096, 7168, 2048, 256, 128, 1, 8 },
         { &act, &weight, PRODUCT_DENSE, 1, 4096, 32768, 512, 256, 128, 1, 16 },  { &act, &weight, PRODUCT_DENSE, 1, 4096, 24576, 1536, 256, 128, 2, 16 },
         { &act, &weight, PRODUCT_DENSE, 1, 4096, 7168, 16384, 256, 128, 2, 8 },  { &act, &weight, PRODUCT_DENSE, 1, 640, 6144, 4096, 128, 128, 1, 16 },
-        { &act, &weight, PRODUCT_DENSE, 1, 640, 7168, 1536, 192, 128, 1, 10 },   { &act, &weight, PRODUCT_ROWS, 4, 32768, 4096, 7168, 256, 128, 2, 8 },
+        { &act, &weight, PRODUCT_DENSE, 1, 640, 7168, 1536, 128, 144, 1, 16 },   { &act, &weight, PRODUCT_ROWS, 4, 32768, 4096, 7168, 256, 128, 2, 8 },
         { &act, &weight, PRODUCT_ROWS, 32, 32768, 4096, 7168, 256, 128, 2, 8 },  { &act, &weight, PRODUCT_ROWS, 8, 4096, 4096, 7168, 256, 128, 1, 8 },
         { &act, &weight, PRODUCT_ROWS, 4, 2800, 2112, 7168, 128, 192, 1, 1 },    { &act, &weight, PRODUCT_MASKED, 1, 1024, 4096, 7168, 256, 128, 1, 8 },
         { &plain, &plain, PRODUCT_DENSE, 1, 4096, 2112, 7168, 256, 128, 2, 1 },  { &plain, &plain, PRODUCT_DENSE, 1, 2048, 2112, 7168, 256, 128, 2, 1 },
@@ -378,13 +378,37 @@ static void test_tall(void **state)
     }
 }
 
+/* As measured on an H200: tiles of other widths for a few hundred rows, and for few rows of shapes that are no round number of tiles. */
+static void test_middle(void **state)
+{
+    (void)state;
+    static const struct { int64_t m, n, k; int rows, lines, split; } best[] = {
+        { 16, 9216, 4096, 64, 80, 1 },      { 64, 9216, 4096, 64, 80, 1 },      { 16, 5120, 5120, 64, 80, 2 },     { 160, 4096, 14336, 64, 96, 1 },
+        { 192, 4096, 14336, 64, 96, 1 },    { 256, 2112, 7168, 128, 64, 2 },    { 256, 4096, 14336, 128, 128, 2 }, { 512, 2112, 7168, 128, 64, 1 },
+        { 512, 2048, 4096, 128, 64, 1 },    { 512, 9216, 4096, 128, 144, 1 },   { 768, 4096, 7168, 192, 128, 1 },  { 1024, 7168, 16384, 256, 128, 1 },
+        { 2048, 2112, 7168, 128, 144, 1 },  { 2048, 4096, 7168, 256, 128, 1 },  { 640, 6144, 4096, 128, 128, 1 },  { 384, 28672, 4096, 192, 128, 1 },
+    };
+    for (size_t i = 0; i < sizeof best / sizeof *best; i++) {
+        const char *why;
+        moii_tensor_product p = product(PRODUCT_DENSE, &act, &weight, best[i].m, best[i].n, best[i].k);
+        assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
+        moii_tensor_tile t = moii_tensor_choose(&p);
+        int rows = moii_tile_rows(&p, &t), lines = moii_tile_lines(&p, &t);
+        if (rows != best[i].rows || lines != best[i].lines || t.split != best[i].split)
+            fail_msg("%lld x %lld x %lld: %d x %d in %d parts", (long long)best[i].m, (long long)best[i].n, (long long)best[i].k, rows, lines, t.split);
+        p.sm_limit = p.sms = 100; /* a cluster with parts has one unit: none with a limit */
+        t = moii_tensor_choose(&p);
+        assert_int_equal(t.split, 1);
+    }
+}
+
 /* As measured: the best of 15 tiles for few rows (docs/notes/gemm-hopper.md). */
 static void test_measured(void **state)
 {
     (void)state;
     static const struct { int64_t m, n, k; int bn, split; } best[] = {
         { 64, 2112, 7168, 32, 2 },    { 64, 24576, 1536, 192, 1 }, { 64, 32768, 512, 256, 1 },   { 64, 7168, 16384, 112, 2 },
-        { 64, 4096, 7168, 64, 2 },    { 64, 7168, 2048, 64, 1 },   { 128, 2112, 7168, 32, 2 },   { 128, 24576, 1536, 96, 1 },
+        { 64, 4096, 7168, 64, 2 },    { 64, 7168, 2048, 64, 1 },   { 128, 2112, 7168, 96, 4 },   { 128, 24576, 1536, 96, 1 },
         { 128, 32768, 512, 128, 1 },  { 128, 7168, 16384, 112, 2 }, { 128, 4096, 7168, 64, 2 },  { 128, 7168, 2048, 64, 1 },
     };
     for (size_t i = 0; i < sizeof best / sizeof *best; i++) {
@@ -492,7 +516,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice),
         cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_bands), cmocka_unit_test(test_tickets),
-        cmocka_unit_test(test_activates), cmocka_unit_test(test_tall), cmocka_unit_test(test_measured), cmocka_unit_test(test_brief),
+        cmocka_unit_test(test_activates), cmocka_unit_test(test_tall), cmocka_unit_test(test_middle),
+        cmocka_unit_test(test_measured), cmocka_unit_test(test_brief),
         cmocka_unit_test(test_expected), cmocka_unit_test(test_ragged), cmocka_unit_test(test_strips), cmocka_unit_test(test_paces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -164,16 +164,16 @@ static double estimate_few(const moii_tensor_product *p, const moii_tensor_tile 
 {
     shape s = shape_of(p, t);
     double bn = t->bn, rows = moii_tile_rows(p, t), blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
-    /* clusters of four lie within parts of the chip that have no room for all: 27 of 33 are at work at one time */
-    if (t->split > 2) sms = (double)moii_max((p->sms / t->split - 6) * t->split, 1);
+    /* clusters of four lie within parts of the chip that have no room for all: some 26 of 33 are at work at one time */
+    if (t->split > 2) sms = (double)moii_max((p->sms / t->split - 8) * t->split, 1);
     double rounds = (double)(int64_t)((blocks + sms - 1) / sms), filled = rounds * sms / blocks, some = 122.0 / blocks;
     double bytes = (double)p->n * (double)p->k + (double)p->m * (double)p->k + out_bytes(p) * (double)p->m * (double)p->n;
-    bytes += 0.1 * (double)p->m * (double)p->k * s.n_tiles; /* A out of L2, by the way that weights take too */
-    double memory = bytes / 2290.0 * longest(blocks > sms ? filled : 1.0, some);
-    double copies = rounds * s.steps * (rows + moii_tile_lines(p, t)) * PRODUCT_STEP_BYTES / 42.0;
-    double chain = rounds * s.steps * (t->few == 2 ? longest(2.0 * bn, 220.0) : 2.0 * bn + 250.0) / t->turns;
-    double join = t->split == 1 ? 0.0 : t->split == 2 ? 400.0 + 6.0 * bn * t->wgs : 3200.0 + 10.0 * bn * t->wgs;
-    return longest(memory, longest(copies, chain)) + 4500.0 + 12.0 * bn + (bn > 128.0 ? 2000.0 : 0.0) + 500.0 * (rounds - 1.0) + join;
+    bytes += 0.146 * (double)p->m * (double)p->k * s.n_tiles; /* A out of L2, by the way that weights take too */
+    double memory = bytes / 2590.0 * longest(blocks > sms ? filled : 1.0, some);
+    double copies = rounds * s.steps * (1.28 * rows + moii_tile_lines(p, t)) * PRODUCT_STEP_BYTES / 49.0;
+    double chain = rounds * s.steps * (t->few == 2 ? longest(2.57 * bn, 393.0) : 2.0 * bn + 172.0) / t->turns;
+    double join = t->split == 1 ? 0.0 : t->split == 2 ? 240.0 + 10.6 * bn * t->wgs : 1150.0 + 10.0 * bn * t->wgs;
+    return longest(memory, longest(copies, chain)) + 5770.0 + 10.0 * bn + (bn > 128.0 ? 5000.0 : 0.0) + 2500.0 * (rounds - 1.0) + join;
 }
 
 /* Bytes of memory in a clock.  Sums of short reductions wait for what they are added to: less if they leave in several rounds, as the tiles at work
@@ -184,9 +184,39 @@ static double memory_rate(const moii_tensor_product *p, const moii_tensor_tile *
     return t->boxes * 32 == t->bn * t->waves ? 1530.0 : 1340.0;
 }
 
+/* One matrix of more than 128 rows that is less than two rounds of the largest tiles: what counts is how many multiprocessors have work, and tiles of other
+ * widths are worth it.  BF16 alone was measured. */
+static bool is_middle(const moii_tensor_product *p)
+{
+    enum { LARGE_TILE = 256 * 128 };
+    bool squares = p->grouping == PRODUCT_DENSE && p->scaling == SCALING_SQUARE && !p->out_f32;
+    return squares && p->m > 128 && (double)p->m * (double)p->n < 2.0 * p->sms * LARGE_TILE;
+}
+
+/* Rows of tiles that find a weight in L2 when one has brought it.  One that lacks half of its rows or more runs ahead of the others. */
+static double rows_sharing(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    double rows = (double)p->m / moii_tile_rows(p, t), whole = (double)(int64_t)rows;
+    if (whole >= 1.0 && rows > whole && rows - whole <= 0.5 && !(t->wgs == 2 && t->bn % 128 == 0)) return 0.7 * whole;
+    return rows > 1.0 ? rows : 1.0;
+}
+
+static double estimate_middle(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    shape s = shape_of(p, t);
+    double bm = moii_tile_rows(p, t), bn = t->bn, blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
+    double rounds = rounds_of(p, t, blocks, sms), busy = blocks < sms ? blocks / sms : 1.0;
+    double chain = t->waves * (2.0 * bn * longest(1.0, 0.8 * t->wgs) + (squares_of(p, t) > 1 ? 0.53 : 0.34) * bn + 170.0) - (t->waves - 1) * 84.0;
+    double memory = bm > 128.0 ? 0.0 : bn * PRODUCT_STEP_BYTES / 19.4 * busy / rows_sharing(p, t);
+    double stage = longest(1.1 * bm * bn / 32.0, longest(chain, memory)), store = 1180.0 + bm * bn * 2.0 / 35.0 * (t->bn % 64 ? 1.8 : 1.0);
+    double work = rounds * (s.steps * stage + store) + (t->split > 1 ? 1000.0 : 0.0) - (t->wgs == 1 ? 440.0 : 0.0);
+    return longest(work, bytes_once(p) / 2030.0) + 4700.0;
+}
+
 static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     if (t->few) return estimate_few(p, t);
+    if (is_middle(p)) return estimate_middle(p, t);
     shape s = shape_of(p, t);
     double bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
     if (moii_tile_strip(p, t)) blocks = (double)(moii_tensor_units(p, t, p->m) * t->cluster);
@@ -228,6 +258,14 @@ static const moii_tensor_tile large_outer[] = { { 2, 1, 128, 6, 2, 1, 1, 0, 0, 0
 /* Sums of short reductions leave as often as others are made: all of a tile's at once, while the next is multiplied. */
 static const moii_tensor_tile brief = { 2, 1, 128, 4, 2, 1, 1, 0, 0, 0, 0 };
 
+/* One matrix of a few hundred rows, and (the last two) of two whole rows of tiles. */
+static const moii_tensor_tile middle[] = {
+    { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 192, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 160, 6, 1, 1, 1, 0, 0, 0, 0 },
+    { 2, 1, 144, 6, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 96, 8, 1, 1, 1, 0, 0, 0, 0 },  { 2, 1, 80, 8, 1, 1, 1, 0, 0, 0, 0 },
+    { 2, 1, 64, 9, 1, 1, 1, 0, 0, 0, 0 },  { 1, 1, 128, 9, 1, 1, 1, 0, 0, 0, 0 }, { 1, 1, 96, 11, 1, 1, 1, 0, 0, 0, 0 }, { 1, 1, 64, 12, 1, 1, 1, 0, 0, 0, 0 },
+    { 2, 1, 64, 9, 1, 2, 1, 0, 0, 0, 0 },  { 2, 1, 128, 6, 1, 2, 1, 0, 0, 0, 0 },
+};
+
 typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; double least; moii_tensor_told told; void *user; } search;
 
 static void shorten(const moii_tensor_product *p, moii_tensor_tile *t)
@@ -260,7 +298,7 @@ enum { LONG_CHAIN = 8 }; /* stages of a part from which on it pays to have two i
 /* Tiles for few rows that read weights once, of squares: little code. */
 static void consider_few(search *s, int wgs)
 {
-    static const int widths[] = { 192, 128, 112, 96, 64, 48, 32 };
+    static const int widths[] = { 192, 128, 112, 96, 80, 64, 48, 32 };
     int64_t steps = moii_ceil_div(s->p->k, 128);
     for (int i = 0; i < (int)(sizeof widths / sizeof *widths); i++)
         for (int split = 1; split <= 4; split *= 2) {
@@ -284,6 +322,13 @@ static void consider_small(search *s, int wgs)
                 if (s->p->scaling == SCALING_MX && widths[i] > 96) continue; /* two accumulators */
                 consider(s, (moii_tensor_tile){ wgs, 1, widths[i], 12, 1, split, turns, 0, 0, 0, 0 });
             }
+}
+
+static void consider_middle(search *s, int64_t rows)
+{
+    bool parts = rows > 192 && rows <= 256 && !s->p->sm_limit; /* a cluster with parts has one unit */
+    int count = (int)(sizeof middle / sizeof *middle) - (parts ? 0 : 2);
+    for (int i = 0; i < count; i++) consider(s, middle[i]);
 }
 
 static const moii_tensor_tile thin = { 2, 1, 64, 12, 1, 1, 1, 0, 0, 0, 1 };
@@ -316,6 +361,10 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
     }
     if (p->grouping == PRODUCT_DENSE && p->scaling == SCALING_SQUARE && rows <= 128) {
         consider_few(&s, rows <= 64 ? 1 : 2); /* alone: its estimate is another one */
+        return s.best;
+    }
+    if (is_middle(p)) {
+        consider_middle(&s, rows);
         return s.best;
     }
     if (p->scaling != SCALING_MX && rows > 64) {
