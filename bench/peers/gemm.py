@@ -6,6 +6,8 @@
 
 Tables  dense    D[m,n] BF16 = A B^T, blk128: A in 1x128, B in 128x128          DeepGEMM; cuBLASLt block-wise, tensor-wise, BF16; up to 128 rows
                                                                                 a plain read of as many bytes
+        models   dense with 16 to 2048 rows of layers of public models, and      DeepGEMM
+                 256 to 2048 rows of the dense table's columns and reductions
         vectors  D FP32 added to, blk128: A and B in 1x128                      DeepGEMM
         mx       MXFP8, D BF16                                                  cuBLAS BF16, B as either major; FP8 tensor-wise
         bf16     BF16 throughout                                                cuBLAS, DeepGEMM
@@ -20,8 +22,10 @@ from reader import Reader
 
 NK = [(2112, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048)]
 LARGE = [(4096, n, k) for n, k in NK]
+MODELS = [(1536, 2048), (2048, 4096), (4096, 2048), (6144, 4096), (9216, 4096), (28672, 4096), (4096, 14336), (5120, 5120)]
 TABLES = {
     "dense": [(rows, n, k) for n, k in NK for rows in (64, 128, 4096)],
+    "models": [(rows, n, k) for n, k in MODELS for rows in (16, 64, 256, 512, 1024, 2048)] + [(rows, n, k) for n, k in NK for rows in (256, 512, 1024, 2048)],
     "vectors": LARGE,
     "mx": [(8192, 8192, 8192), (131072, 2048, 7168)] + LARGE,
     "bf16": LARGE + [(8192, 8192, 8192)],
@@ -36,7 +40,7 @@ class Dense(protocols.Contest):
         self.small = rows <= 128
         self.x, self.y = (torch.randn(r, k, device="cuda", dtype=BF16) for r in (rows, n))
         act, mx = p.act(protocols.LAYOUT[opt.layout]), p.mx(protocols.LAYOUT[opt.mx_layout])
-        formats = {"dense": (act, p.weight()), "vectors": (act, act), "mx": (mx, mx), "bf16": (p.PLAIN_BF16, p.PLAIN_BF16)}[table]
+        formats = {"dense": (act, p.weight()), "models": (act, p.weight()), "vectors": (act, act), "mx": (mx, mx), "bf16": (p.PLAIN_BF16, p.PLAIN_BF16)}[table]
         self.a, self.b = (p.quantized(ctx, t, f) for t, f in zip((self.x, self.y), formats))
         self.add = table == "vectors"
         self.d = torch.empty(rows, n, device="cuda", dtype=F32 if self.add else BF16)
@@ -103,7 +107,7 @@ class Dense(protocols.Contest):
 
     def peers(self):
         peers = {"dense": [("deepgemm", self.deepgemm), ("cublaslt-block", self.block_wise), ("cublaslt-tensor", self.tensor_wise)],
-                 "vectors": [("deepgemm", self.deepgemm)],
+                 "models": [("deepgemm", self.deepgemm)], "vectors": [("deepgemm", self.deepgemm)],
                  "mx": [("ours-rebased", self.rebased), ("cublas-bf16", self.cublas), ("cublas-bf16-nn", self.cublas_nn), ("cublaslt-tensor", self.tensor_wise)],
                  "bf16": [("cublas-bf16", self.cublas), ("cublas-bf16-nn", self.cublas_nn), ("deepgemm-bf16", self.deepgemm_bf16)]}[self.table]
         more = [("plain-read", self.plain_read)] if self.small else [("cublas-bf16", self.cublas)]

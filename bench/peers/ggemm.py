@@ -6,6 +6,7 @@
 
 Tables  contig   rows cut into equal groups, blk128 (1x128 by 128x128), D BF16   DeepGEMM, torch row-wise FP8, our dense product
         zipf     the same with 8, 32, 128 groups of Zipf's sizes; DeepGEMM gets each group padded to 128 rows
+        models   contig and zipf with experts of public models                   the same
         gather   as contig; rows_of_a names the rows, each token's in 8 groups       our product of rows copied before
         scatter  as contig; rows times weights, written where a list says           our plain product alone, and with torch's lines for the rest
         swiglu   as contig, gate and up; SwiGLU of it in 8 bits                      our plain product and our SwiGLU, one after the other
@@ -39,11 +40,15 @@ MANY = [(g, 32768 // g, n, k) for g in (32, 128) for n, k in ((4096, 7168), (716
 ZIPF = [(g, 32768, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))]
 LARGE = [(g, 131072 // g, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))]
 LARGE_ZIPF = [(g, 131072, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))]
+MODELS = [(128, rows, n, k) for n, k in ((1536, 2048), (2048, 768), (3072, 4096), (4096, 1536)) for rows in (128, 256, 512)] \
+    + [(64, rows, n, k) for n, k in ((2048, 2048), (2048, 1024)) for rows in (256, 1024)] + [(8, 256, 28672, 4096), (8, 1024, 4096, 14336)]
+MODELS_ZIPF = [(128, 16384, 1536, 2048), (128, 65536, 1536, 2048), (128, 32768, 2048, 768), (128, 65536, 2048, 768)]
 KGROUP = [(4, 4096, 7168, 8192), (4, 7168, 2048, 8192), (8, 4096, 7168, 4096), (8, 7168, 2048, 4096)]
 FEW = [(128, rows, 1536, 2048) for rows in (8, 32, 64, 128, 512)] + [(8, rows, 4096, 7168) for rows in (8, 64, 128, 512)] + [(128, 8, 3072, 4096)]
 TABLES = {
     "contig": CONTIG + MANY,
     "zipf": ZIPF,
+    "models": MODELS + MODELS_ZIPF,
     "gather": [(g, 32768 // g, n, k) for g in (8, 32, 128) for n, k in ((4096, 7168), (7168, 2048))],
     "scatter": [(g, 32768 // g, 7168, 2048) for g in (8, 32, 128)],
     "swiglu": [(g, 32768 // g, 4096, 7168) for g in (8, 32)] + [(128, 256, 1536, 2048)],
@@ -421,7 +426,7 @@ class Whole:
 
 
 def is_zipf(size):
-    return size in ZIPF or size in LARGE_ZIPF
+    return size in ZIPF or size in LARGE_ZIPF or size in MODELS_ZIPF
 
 
 def name_of(size):
