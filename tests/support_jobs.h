@@ -6,7 +6,7 @@
 #include "support_gpu.h"
 #include "support_products.h"
 
-enum { MOIT_ALL_PAIRS = 9, MOIT_PAIRS = 8, MOIT_SAME_PAIRS = 6, MOIT_GROUPS = 9, MOIT_DENSE = -1 };
+enum { MOIT_ALL_PAIRS = 9, MOIT_PAIRS = 8, MOIT_SAME_PAIRS = 6, MOIT_GROUPS = 9, MOIT_MOST_GROUPS = 80, MOIT_DENSE = -1 };
 
 /* Formats of A and B; those of one recipe in front, those that want whole blocks of 32 behind MOIT_PAIRS. */
 typedef struct moit_pair { moi_format a, b; } moit_pair;
@@ -22,7 +22,7 @@ typedef struct moit_job {
     moi_mx_scales mx;
     int32_t sm_limit;
     bool overlap;
-    int64_t expected, m, n, k, groups, offsets[MOIT_GROUPS + 1], counts[MOIT_GROUPS], rows, lines; /* masked: rows of each matrix; offsets is not used */
+    int64_t expected, m, n, k, groups, offsets[MOIT_MOST_GROUPS + 1], counts[MOIT_GROUPS], rows, lines; /* masked: rows of each matrix; no offsets */
     int64_t a_rows;     /* > 0: index names each row's row of A */
     int32_t *index;
     int64_t d_rows;     /* > 0: place names where each row goes, or -1 */

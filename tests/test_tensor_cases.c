@@ -14,88 +14,6 @@
 #define MX(layout) { MOI_RECIPE_MX32, MOI_E4M3, MOI_BLOCK_VECTOR, MOI_ROUND_RCEIL, MOI_LAYOUT_##layout, 0 }
 #define PLAIN V(MOI_RECIPE_BF16, MOI_BF16)
 
-/* Tiles of groups that differ are drawn from a counter, or dealt one after the other (overlap): the same bits, and right. */
-static void both_orders(moit_job *j, moit_rng *rng, bool broad, bool checked)
-{
-    moit_job_operands(j, rng);
-    moit_job_plan(j, moit_gpu());
-    assert_true(moit_job_chose(j, "DEAL=1"));
-    assert_true(!broad || moit_job_chose(j, "BROAD=1"));
-    moit_rng was = *rng;
-    moit_job_fill(j, &was);
-    moit_job_run(j);
-    if (checked) moit_job_check(j, 0);
-    void *first = j->d;
-    free(j->before);
-    moi_plan_free(j->plan);
-    j->overlap = true;
-    moit_job_plan(j, moit_gpu());
-    assert_false(moit_job_chose(j, "DEAL=1") || moit_job_chose(j, "BROAD=1"));
-    moit_job_fill(j, rng);
-    moit_job_run(j);
-    assert_memory_equal(first, j->d, (size_t)(j->lines * moi_row_bytes(j->out, j->n)));
-    moit_free(first);
-    moit_job_close(j);
-}
-
-static void test_tickets(void **state)
-{
-    (void)state;
-    if (!moit_hopper()) skip();
-    static const int64_t cuts[] = { 0, 700, 740, 740, 1260, 1390 };
-    int parts, part = moit_part(&parts);
-    for (int i = part; i < MOIT_PAIRS; i += parts) {
-        moit_rng rng = moit_seed("tensor tickets", (uint64_t)i);
-        moit_job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = i % 2 ? MOI_F32 : MOI_BF16, .n = 520, .k = 256, .groups = 5, .rows = 1391, .sm_limit = 4 };
-        j.a.format = moit_pairs[i].a, j.b.format = moit_pairs[i].b;
-        if (j.b.format.recipe == MOI_RECIPE_MX32) j.b.format.layout = MOI_LAYOUT_COL; /* not in words: mixed_sm90 would do those */
-        memcpy(j.offsets, cuts, sizeof cuts);
-        both_orders(&j, &rng, false, i == 0);
-    }
-}
-
-/* What is left of a group, if it is at most half a tile's rows, in tiles of twice the columns: one and two blocks of 64 rows, whole and not, behind
- * full tiles and alone, columns that end in either half, more stages than scales are fetched for at once. */
-static void test_broad(void **state)
-{
-    (void)state;
-    if (!moit_hopper()) skip();
-    static const int64_t cuts[][MOIT_GROUPS + 1] = { { 0, 100, 164, 292, 421, 421, 805, 806, 1190, 1253 }, { 0, 65, 192, 200, 264, 392, 392, 393, 500, 530 } };
-    static const struct {
-        int pair, cuts;
-        int64_t n, k;
-        moi_dtype out;
-        moi_layout layout;
-        moi_mx_scales mx;
-        moi_order order;
-        bool gathers, placed, accumulates;
-    } cases[] = {
-        { .pair = 0, .n = 1200, .k = 416, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
-        { .pair = 0, .n = 776, .k = 1424, .out = MOI_F32, .layout = MOI_LAYOUT_COL, .accumulates = true },
-        { .pair = 0, .cuts = 1, .n = 300, .k = 8336, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
-        { .pair = 0, .n = 1032, .k = 640, .out = MOI_BF16, .layout = MOI_LAYOUT_COL, .placed = true },
-        { .pair = 5, .n = 650, .k = 272, .out = MOI_BF16, .layout = MOI_LAYOUT_ROW, .gathers = true },
-        { .pair = 0, .n = 1280, .k = 640, .out = MOI_F32, .layout = MOI_LAYOUT_COL, .gathers = true, .placed = true },
-        { .pair = 4, .n = 1024, .k = 336, .out = MOI_BF16 },
-        { .pair = 4, .n = 1032, .k = 208, .out = MOI_F32, .order = MOI_MN_MAJOR, .placed = true },
-        { .pair = 4, .n = 640, .k = 80, .out = MOI_BF16, .gathers = true },
-        { .pair = 2, .n = 1288, .k = 544, .out = MOI_BF16, .layout = MOI_LAYOUT_TILED, .mx = MOI_MX_PER_ROW },
-    };
-    int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
-    for (int i = part; i < count; i += parts) {
-        moit_rng rng = moit_seed("tensor broad", (uint64_t)i);
-        moit_job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = cases[i].out, .n = cases[i].n, .k = cases[i].k, .groups = MOIT_GROUPS, .mx = cases[i].mx,
-                  .accumulate = cases[i].accumulates, .expected = 600 * MOIT_GROUPS, .sm_limit = 4 };
-        j.a.format = moit_pairs[cases[i].pair].a, j.b.format = moit_pairs[cases[i].pair].b, j.b.order = cases[i].order;
-        j.a.format.layout = j.b.format.layout = cases[i].layout;
-        memcpy(j.offsets, cuts[cases[i].cuts], sizeof j.offsets);
-        j.rows = j.offsets[MOIT_GROUPS] + 2;
-        if (cases[i].gathers) moit_job_gather(&j, &rng, 300);
-        if (cases[i].placed) moit_job_weigh(&j, &rng), moit_job_scatter(&j, &rng);
-        both_orders(&j, &rng, true, true);
-    }
-}
-
 /* The same numbers with their scales column by column, which do not lie in words, so that 64 rows of A are the tensor cores': the same bits, but where two
  * teams have every second stage.  rng: as it was before the first operands.  Gives whether there was something to compare. */
 static int same_otherwise(const moit_job *first, moit_rng rng)
@@ -588,8 +506,7 @@ static void test_rows_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed),
-        cmocka_unit_test(test_weights_alone), cmocka_unit_test(test_gather), cmocka_unit_test(test_cut), cmocka_unit_test(test_strip),
+        cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_weights_alone), cmocka_unit_test(test_gather), cmocka_unit_test(test_cut), cmocka_unit_test(test_strip),
         cmocka_unit_test(test_boxes), cmocka_unit_test(test_brief),
         cmocka_unit_test(test_split), cmocka_unit_test(test_few_tiles), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows),
         cmocka_unit_test(test_rows_apart),

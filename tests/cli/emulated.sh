@@ -46,8 +46,11 @@ emulated test_tensor_cases 1 3/80
 emulated test_tensor_cases 1 27/80 # FP32 by boxes, a block of rows shared by both warpgroups
 emulated test_tensor_cases 1 53/80 # a reduction in groups with one scale for each part of a row
 emulated test_tensor_cases 1 9/80 # rows with one scale each: broad tiles and cut ones, with the bits of others
-emulated test_tensor_cases 1 33/80 # tiles drawn by tickets that are added to
-emulated test_tensor_cases 1 8/80 # tickets that a copy of listed rows clears
+emulated test_tensor_cases 1 33/80
+emulated test_tensor_tickets 1 2/80 # more groups than are looked at at a time, of few and of many rows
+emulated test_tensor_tickets 1 4/80 # groups of many rows among empty ones, sums that are added to
+emulated test_tensor_tickets 1 7/80 # the same with one scale a row
+emulated test_tensor_tickets 1 8/80 # tickets that a copy of listed rows clears
 emulated test_tensor_outer 1 0/256 # scales that the tensor cores multiply: how exactly, and with the bits of other blocks
 emulated test_tensor_outer 1 2/256 # bytes, those of blocks of zeros
 emulated test_tensor_outer 1 4/256 # the bits of masked rows beside scales of rows that do not count
@@ -60,6 +63,7 @@ checked test_tensor_cases 1 51/80 # few rows with 1x32 scales: groups of every w
 checked test_tensor_cases 1 55/80 # those that end at one
 checked test_tensor_cases 1 56/80 # masked ones
 checked test_tensor_cases 1 75/80 # one matrix
+checked test_tensor_tickets 1 3/80 # tiles drawn by tickets, of groups of which most are empty
 checked test_tensor_outer 1 214/256 # of masked groups, bytes
 checked test_tensor_outer 1 96/256 # FP32 ones too large for them: stages that threads multiply end those by name
 checked test_swiglu 97 0/1
