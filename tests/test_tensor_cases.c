@@ -506,8 +506,8 @@ static void test_rows_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_weights_alone), cmocka_unit_test(test_gather), cmocka_unit_test(test_cut), cmocka_unit_test(test_strip),
-        cmocka_unit_test(test_boxes), cmocka_unit_test(test_brief),
+        cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_weights_alone), cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_cut), cmocka_unit_test(test_strip), cmocka_unit_test(test_boxes), cmocka_unit_test(test_brief),
         cmocka_unit_test(test_split), cmocka_unit_test(test_few_tiles), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows),
         cmocka_unit_test(test_rows_apart),
     };

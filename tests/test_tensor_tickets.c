@@ -87,7 +87,7 @@ static void test_broad(void **state)
     }
 }
 
-/* More groups than are looked at at a time: of few rows, of many, both among each other, none in the first or in the last 32, one whose tiles are many bands. */
+/* More groups than are looked at at a time: of few rows, of many, both among each other, none in the first or in the last 32, tiles of many bands. */
 static void test_many_groups(void **state)
 {
     (void)state;
