@@ -87,7 +87,8 @@ static void test_broad(void **state)
     }
 }
 
-/* More groups than are looked at at a time: of few rows, of many, both among each other, none in the first or in the last 32, tiles of many bands. */
+/* More groups than are looked at at a time: of few rows, of many, both among each other, none in the first or in the last 32, tiles of many bands,
+ * a last one that is cut. */
 static void test_many_groups(void **state)
 {
     (void)state;
@@ -109,6 +110,7 @@ static void test_many_groups(void **state)
         { .pair = 4, .groups = 66, .every = 3, .from = 30, .upto = 66, .rows = 200, .n = 520, .out = MOI_BF16 },
         { .pair = 2, .mx = MOI_MX_PER_ROW, .groups = 66, .every = 3, .upto = 66, .rows = 300, .n = 264, .out = MOI_F32, .accumulates = true },
         { .pair = 2, .mx = MOI_MX_PER_128, .groups = 66, .every = 3, .upto = 66, .rows = 300, .n = 264, .out = MOI_BF16 },
+        { .groups = 33, .every = 1, .upto = 33, .rows = 150, .n = 136, .out = MOI_BF16 }, /* the last tile is cut in two */
     };
     int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
     for (int i = part; i < count; i += parts) {

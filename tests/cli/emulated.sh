@@ -51,6 +51,7 @@ emulated test_tensor_tickets 1 2/80 # more groups than are looked at at a time, 
 emulated test_tensor_tickets 1 4/80 # groups of many rows among empty ones, sums that are added to
 emulated test_tensor_tickets 1 7/80 # the same with one scale a row
 emulated test_tensor_tickets 1 8/80 # tickets that a copy of listed rows clears
+emulated test_tensor_tickets 1 9/80 # a last tile that is cut
 emulated test_tensor_outer 1 0/256 # scales that the tensor cores multiply: how exactly, and with the bits of other blocks
 emulated test_tensor_outer 1 2/256 # bytes, those of blocks of zeros
 emulated test_tensor_outer 1 4/256 # the bits of masked rows beside scales of rows that do not count
