@@ -405,6 +405,32 @@ static void test_few_tiles(void **state)
     }
 }
 
+/* One matrix of more than 128 rows in tiles of other widths: columns that touch two of B's squares or one, D by lines or by boxes, one warpgroup alone, last
+ * rows that are few, more tiles than blocks. */
+static void test_widths(void **state)
+{
+    (void)state;
+    if (!moit_hopper()) skip();
+    static const struct { int64_t m, n, k; const char *tile; } cases[] = {
+        { 200, 131, 400, "WGS=2 WAVES=1 BN=144" }, { 201, 160, 1040, "WGS=2 WAVES=1 BN=160" }, { 200, 70, 400, "WGS=2 WAVES=1 BN=80" },
+        { 203, 90, 2080, "WGS=2 WAVES=1 BN=96" },  { 200, 190, 1040, "WGS=2 WAVES=1 BN=64" },  { 135, 60, 400, "WGS=1 WAVES=1 BN=64" },
+        { 135, 70, 1040, "WGS=1 WAVES=1 BN=96" },  { 130, 100, 2080, "WGS=1 WAVES=1 BN=128" },
+    };
+    int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor widths", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = MOIT_DENSE, .out = MOI_BF16, .m = cases[i].m, .n = cases[i].n, .k = cases[i].k, .sm_limit = 3 };
+        j.a.format = (moi_format)BLK(COL), j.b.format = (moi_format)SQUARES;
+        moit_job_operands(&j, &rng);
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, cases[i].tile) && !moit_job_chose(&j, "SHORT="));
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
 /* Scales of 1x32 blocks whose code is 0, 2^-127, among others, in words and in bytes, with and without a last stage of fewer blocks. */
 static void test_scale_ends(void **state)
 {
@@ -508,7 +534,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_weights_alone), cmocka_unit_test(test_gather),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_strip), cmocka_unit_test(test_boxes), cmocka_unit_test(test_brief),
-        cmocka_unit_test(test_split), cmocka_unit_test(test_few_tiles), cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows),
+        cmocka_unit_test(test_split), cmocka_unit_test(test_few_tiles), cmocka_unit_test(test_widths),
+        cmocka_unit_test(test_scale_ends), cmocka_unit_test(test_far_rows),
         cmocka_unit_test(test_rows_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

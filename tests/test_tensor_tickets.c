@@ -88,7 +88,7 @@ static void test_broad(void **state)
 }
 
 /* More groups than are looked at at a time: of few rows, of many, both among each other, none in the first or in the last 32, tiles of many bands,
- * a last one that is cut. */
+ * a last one that is cut, tiles one below the other in a band. */
 static void test_many_groups(void **state)
 {
     (void)state;
@@ -99,7 +99,8 @@ static void test_many_groups(void **state)
         int groups, every, from, upto, rows; /* groups that have many rows: each every-th of from ... upto; the others have few, or, every -1, none */
         int64_t n;
         moi_dtype out;
-        bool accumulates, cut;
+        bool accumulates, tall; /* tall: tiles of 256 rows, which can be broad and cut */
+        int64_t k;              /* 0: 144 */
     } cases[] = {
         { .groups = 80, .every = 0, .n = 520, .out = MOI_BF16 },
         { .groups = 70, .every = 1, .upto = 70, .rows = 150, .n = 264, .out = MOI_BF16 },
@@ -108,17 +109,18 @@ static void test_many_groups(void **state)
         { .groups = 80, .every = -1, .from = 3, .upto = 20, .rows = 257, .n = 264, .out = MOI_F32, .accumulates = true },
         { .groups = 33, .every = 32, .upto = 33, .rows = 5000, .n = 136, .out = MOI_BF16 },
         { .pair = 4, .groups = 66, .every = 3, .from = 30, .upto = 66, .rows = 200, .n = 520, .out = MOI_BF16 },
-        { .pair = 2, .mx = MOI_MX_PER_ROW, .groups = 66, .every = 3, .upto = 66, .rows = 300, .n = 264, .out = MOI_F32, .accumulates = true },
+        { .pair = 2, .mx = MOI_MX_PER_ROW, .groups = 40, .every = 13, .upto = 40, .rows = 300, .n = 264, .out = MOI_F32, .accumulates = true, .k = 1040 },
         { .pair = 2, .mx = MOI_MX_PER_128, .groups = 66, .every = 3, .upto = 66, .rows = 300, .n = 264, .out = MOI_BF16 },
-        { .groups = 33, .every = 1, .upto = 33, .rows = 150, .n = 256, .out = MOI_BF16, .cut = true }, /* the last tile in two */
+        { .groups = 33, .every = 1, .upto = 33, .rows = 150, .n = 256, .out = MOI_BF16, .tall = true }, /* the last tile in two */
+        { .groups = 34, .every = -1, .from = 33, .upto = 34, .rows = 600, .n = 2824, .out = MOI_BF16, .tall = true }, /* two, a broad one */
     };
     int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
     for (int i = part; i < count; i += parts) {
         moit_rng rng = moit_seed("tensor many groups", (uint64_t)i);
-        moit_job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = cases[i].out, .n = cases[i].n, .k = 144, .groups = cases[i].groups, .mx = cases[i].mx,
-                       .accumulate = cases[i].accumulates, .sm_limit = 4 };
+        moit_job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = cases[i].out, .n = cases[i].n, .k = cases[i].k ? cases[i].k : 144,
+                       .groups = cases[i].groups, .mx = cases[i].mx, .accumulate = cases[i].accumulates, .sm_limit = 4 };
         j.a.format = moit_pairs[cases[i].pair].a, j.b.format = moit_pairs[cases[i].pair].b;
-        if (cases[i].cut) j.expected = 600 * j.groups; /* tiles of 256 rows */
+        if (cases[i].tall) j.expected = 600 * j.groups;
         if (cases[i].mx == MOI_MX_PER_128) j.a.format.layout = j.b.format.layout = MOI_LAYOUT_COL;
         for (int g = 0; g < j.groups; g++) {
             int every = abs(cases[i].every);
@@ -127,7 +129,7 @@ static void test_many_groups(void **state)
             j.offsets[g + 1] = j.offsets[g] + (many ? cases[i].rows - moit_under(&rng, 20) : few);
         }
         j.rows = j.offsets[j.groups] + 3;
-        both_orders(&j, &rng, cases[i].cut, true); /* what is cut are tiles of 256 rows, which could be broad */
+        both_orders(&j, &rng, cases[i].tall, true);
     }
 }
 

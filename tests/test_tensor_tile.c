@@ -402,7 +402,7 @@ static void test_middle(void **state)
     }
 }
 
-/* As measured: the best of 15 tiles for few rows (docs/notes/gemm-hopper.md). */
+/* As measured: the best of 15 tiles for few rows, 128 x 2112 x 7168 as good as the best (docs/notes/gemm-hopper.md). */
 static void test_measured(void **state)
 {
     (void)state;

@@ -164,7 +164,7 @@ static double estimate_few(const moii_tensor_product *p, const moii_tensor_tile 
 {
     shape s = shape_of(p, t);
     double bn = t->bn, rows = moii_tile_rows(p, t), blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
-    /* clusters of four lie within parts of the chip that have no room for all: some 26 of 33 are at work at one time */
+    /* clusters of four lie within parts of the chip that have no room for all: of 33 some 27 are at work at one time, on some chips fewer */
     if (t->split > 2) sms = (double)moii_max((p->sms / t->split - 8) * t->split, 1);
     double rounds = (double)(int64_t)((blocks + sms - 1) / sms), filled = rounds * sms / blocks, some = 122.0 / blocks;
     double bytes = (double)p->n * (double)p->k + (double)p->m * (double)p->k + out_bytes(p) * (double)p->m * (double)p->n;
@@ -185,11 +185,11 @@ static double memory_rate(const moii_tensor_product *p, const moii_tensor_tile *
 }
 
 /* One matrix of more than 128 rows that is less than two rounds of the largest tiles: what counts is how many multiprocessors have work, and tiles of other
- * widths are worth it.  BF16 alone was measured. */
+ * widths are worth it.  BF16 alone was measured, with A's scales by bulk copies. */
 static bool is_middle(const moii_tensor_product *p)
 {
     enum { LARGE_TILE = 256 * 128 };
-    bool squares = p->grouping == PRODUCT_DENSE && p->scaling == SCALING_SQUARE && !p->out_f32;
+    bool squares = p->grouping == PRODUCT_DENSE && p->scaling == SCALING_SQUARE && p->scales_bulk && !p->out_f32;
     return squares && p->m > 128 && (double)p->m * (double)p->n < 2.0 * p->sms * LARGE_TILE;
 }
 
@@ -258,7 +258,7 @@ static const moii_tensor_tile large_outer[] = { { 2, 1, 128, 6, 2, 1, 1, 0, 0, 0
 /* Sums of short reductions leave as often as others are made: all of a tile's at once, while the next is multiplied. */
 static const moii_tensor_tile brief = { 2, 1, 128, 4, 2, 1, 1, 0, 0, 0, 0 };
 
-/* One matrix of a few hundred rows, and (the last two) of two whole rows of tiles. */
+/* One matrix of a few hundred rows, and (the last two) of two rows of tiles of which at least half the second is there. */
 static const moii_tensor_tile middle[] = {
     { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 192, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 160, 6, 1, 1, 1, 0, 0, 0, 0 },
     { 2, 1, 144, 6, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 96, 8, 1, 1, 1, 0, 0, 0, 0 },  { 2, 1, 80, 8, 1, 1, 1, 0, 0, 0, 0 },

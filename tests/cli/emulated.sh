@@ -45,13 +45,15 @@ emulated test_tensor_products 1 34/997 # BF16 in clusters among its products
 emulated test_tensor_cases 1 3/80
 emulated test_tensor_cases 1 27/80 # FP32 by boxes, a block of rows shared by both warpgroups
 emulated test_tensor_cases 1 53/80 # a reduction in groups with one scale for each part of a row
-emulated test_tensor_cases 1 9/80 # rows with one scale each: broad tiles and cut ones, with the bits of others
-emulated test_tensor_cases 1 33/80
+emulated test_tensor_cases 1 9/80 # cut tiles, with the bits of others; few tiles
+emulated test_tensor_cases 1 0/80 # tiles of 144 columns
+emulated test_tensor_cases 1 33/80 # tiles drawn by tickets that are added to
 emulated test_tensor_tickets 1 2/80 # more groups than are looked at at a time, of few and of many rows
 emulated test_tensor_tickets 1 4/80 # groups of many rows among empty ones, sums that are added to
-emulated test_tensor_tickets 1 7/80 # the same with one scale a row
+emulated test_tensor_tickets 1 7/80 # sums of products with one scale a row, groups of many rows among such of few
 emulated test_tensor_tickets 1 8/80 # tickets that a copy of listed rows clears
-emulated test_tensor_tickets 1 9/80 # a last tile that is cut
+emulated test_tensor_tickets 1 9/80 # a last tile that is cut; broad tiles of rows with one scale each
+emulated test_tensor_tickets 1 10/80 # tiles one below the other in a band
 emulated test_tensor_outer 1 0/256 # scales that the tensor cores multiply: how exactly, and with the bits of other blocks
 emulated test_tensor_outer 1 2/256 # bytes, those of blocks of zeros
 emulated test_tensor_outer 1 4/256 # the bits of masked rows beside scales of rows that do not count

@@ -208,6 +208,7 @@ MOII_FN bool next_unit(const product_args &a, const shared &s, deck *d, int *dra
     unit_cut(u, (behind - whole * all.pieces) * rows, rows);
     return true;
 }
+
 /* The next unit for all; false: there is none, and all are told so. */
 MOII_FN bool deal_unit(const product_args &a, const shared &s, deck *d, int *drawn, hand *h, unsigned int block, bool leads)
 {

@@ -199,7 +199,7 @@ static_assert(EARLY_STAGES <= STAGES, "nobody waits for a place");
 #define TICKETS_AT (CARDS_AT + 48 * CARDS)
 #define PARTS_BARRIER TICKETS_AT /* SPLIT: there are no tickets */
 #define DECK_AT (TICKETS_AT + 16 * TICKETS)
-#define DECK_BYTES 96
+#define DECK_BYTES 96 /* a stock has 32, and room for more */
 #define ROOMS_AT (DECK_AT + DECK_BYTES) /* SENDS: barriers */
 #define PLACES_AT (ROOMS_AT + 32) /* for each multiplying warp and wave: where its 16 rows go, their weights */
 #define TOPS_AT (PLACES_AT + (PLACED ? CONSUMERS * WAVES * 4 : 0)) /* rows' largest magnitudes, of each warpgroup */
@@ -257,6 +257,8 @@ static_assert(!BROAD || (HALVES && !A_TURNED && WAVES == 2 && BN == 128), "a bro
 static_assert(!STRIP || (HALVES && GROUPS == PRODUCT_DENSE && CLUSTER == 2 && WAVES == 2 && BN == 128 && !PROMOTED && !A_TURNED && !WIDENS),
               "a strip is half of a tile's columns");
 static_assert(!WOVEN || (CARRIES && SCALING == SCALING_VECTOR && !B_GROUPED), "that order is one matrix's, and that of columns which leave by fours");
+
+static_assert(!DEAL || (GROUPS == PRODUCT_ROWS && SPLIT == 1 && !WIDENS), "tickets are of whole tiles of ragged rows");
 
 /* among: which of the multiplying warpgroups it is */
 MOII_FN void consume(const product_args &a, shared s, unsigned int block, int among)
