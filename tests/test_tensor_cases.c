@@ -412,9 +412,9 @@ static void test_widths(void **state)
     (void)state;
     if (!moit_hopper()) skip();
     static const struct { int64_t m, n, k; const char *tile; } cases[] = {
-        { 200, 131, 400, "WGS=2 WAVES=1 BN=144" }, { 201, 160, 1040, "WGS=2 WAVES=1 BN=160" }, { 200, 70, 400, "WGS=2 WAVES=1 BN=80" },
-        { 203, 90, 2080, "WGS=2 WAVES=1 BN=96" },  { 200, 190, 1040, "WGS=2 WAVES=1 BN=64" },  { 135, 60, 400, "WGS=1 WAVES=1 BN=64" },
-        { 135, 70, 1040, "WGS=1 WAVES=1 BN=96" },  { 130, 100, 2080, "WGS=1 WAVES=1 BN=128" },
+        { 203, 90, 2080, "WGS=2 WAVES=1 BN=96" },   { 200, 190, 1040, "WGS=2 WAVES=1 BN=64" }, { 135, 60, 400, "WGS=1 WAVES=1 BN=64" },
+        { 200, 131, 400, "WGS=2 WAVES=1 BN=144" },  { 201, 160, 1040, "WGS=2 WAVES=1 BN=160" }, { 200, 70, 400, "WGS=2 WAVES=1 BN=80" },
+        { 135, 70, 1040, "WGS=1 WAVES=1 BN=96" },   { 130, 100, 2080, "WGS=1 WAVES=1 BN=128" },
     };
     int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
     for (int i = part; i < count; i += parts) {
