@@ -8,7 +8,7 @@
 #include "format.h"
 #include "tensor_product.h"
 
-enum { SHARED_MOST = 232448, FEW_COLUMNS = 2816 };
+enum { SHARED_MOST = 232448, FEW_COLUMNS = 2816, LARGE_TILE = 256 * 128 };
 
 /* Of B, that a tile may touch: product_sm90.cuh's TILE_SQUARES. */
 static int squares_of(const moii_tensor_product *p, const moii_tensor_tile *t)
@@ -64,7 +64,7 @@ typedef struct shape { double m_tiles, n_tiles, steps; } shape; /* m_tiles: of a
  * warpgroups share its blocks, as its part and 0.2.  In a product of few rounds that is not what counts, but how many rounds they are. */
 static double tiles_down(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t rows)
 {
-    enum { MANY_ROWS = 512, MANY_ROUNDS = 8, LARGE_TILE = 256 * 128 };
+    enum { MANY_ROWS = 512, MANY_ROUNDS = 8 };
     int64_t bm = moii_tile_rows(p, t);
     double rounds = (double)rows * (double)p->groups * (double)p->n / ((double)LARGE_TILE * p->sms);
     if (p->grouping != PRODUCT_ROWS || rows <= MANY_ROWS || rounds < MANY_ROUNDS) return (double)moii_ceil_div(rows, bm);
@@ -188,16 +188,17 @@ static double memory_rate(const moii_tensor_product *p, const moii_tensor_tile *
  * widths are worth it.  BF16 alone was measured, with A's scales by bulk copies. */
 static bool is_middle(const moii_tensor_product *p)
 {
-    enum { LARGE_TILE = 256 * 128 };
     bool squares = p->grouping == PRODUCT_DENSE && p->scaling == SCALING_SQUARE && p->scales_bulk && !p->out_f32;
     return squares && p->m > 128 && (double)p->m * (double)p->n < 2.0 * p->sms * LARGE_TILE;
 }
 
-/* Rows of tiles that find a weight in L2 when one has brought it.  One that lacks half of its rows or more runs ahead of the others. */
+/* Rows of tiles that find a weight in L2 when one has brought it.  One that lacks half of its rows or more, so that one of two warpgroups has nothing to do,
+ * runs ahead of the others. */
 static double rows_sharing(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     double rows = (double)p->m / moii_tile_rows(p, t), whole = (double)(int64_t)rows;
-    if (whole >= 1.0 && rows > whole && rows - whole <= 0.5 && !(t->wgs == 2 && t->bn % 128 == 0)) return 0.7 * whole;
+    bool ahead = rows > whole && rows - whole <= 0.5 && t->wgs == 2 && !moii_tile_halves(p, t);
+    if (whole >= 1.0 && ahead) return 0.7 * whole;
     return rows > 1.0 ? rows : 1.0;
 }
 

@@ -253,7 +253,8 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_store.cuh"
 #include "product_activate.cuh"
 
-static_assert(!BROAD || (HALVES && !A_TURNED && WAVES == 2 && BN == 128), "a broad tile's waves lie side by side, its stages fill the place of others");
+static_assert(!BROAD || (DEAL && HALVES && !A_TURNED && WAVES == 2 && BN == 128),
+              "a broad tile's waves lie side by side, its stages fill the place of others");
 static_assert(!STRIP || (HALVES && GROUPS == PRODUCT_DENSE && CLUSTER == 2 && WAVES == 2 && BN == 128 && !PROMOTED && !A_TURNED && !WIDENS),
               "a strip is half of a tile's columns");
 static_assert(!WOVEN || (CARRIES && SCALING == SCALING_VECTOR && !B_GROUPED), "that order is one matrix's, and that of columns which leave by fours");

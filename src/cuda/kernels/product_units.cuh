@@ -30,13 +30,6 @@ typedef struct unit {
     bool ahead;      /* the first 64 stages' scales of B's squares are fetched already (send_early) */
 } unit;
 
-typedef struct cursor { /* the group and its band where the last unit lay */
-    int group, band;
-    int first;          /* units before that band */
-    int begin, end;     /* of the group */
-    int cut, pieces;    /* units from `cut` on come in pieces of BM / pieces rows, which are numbered from there on; pieces is 2 or 4 */
-} cursor;
-
 #define BLOCK_OF_SCALES (SCALING == SCALING_MX || SCALING == SCALING_ROWS || SCALE_E8M0 ? 32 : 128) /* values of a scale */
 #define CUTS (HALVES && (GROUPS == PRODUCT_DENSE || DEAL))
 #define FEW_ROWS (BM / 2) /* at most */
@@ -54,28 +47,6 @@ MOII_FN int units_apart() { return gridDim.x / (CLUSTER * SPLIT); }
 
 /* STRIP: its units, of a matrix of so many rows. */
 MOII_FN int strip_units(int rows) { return STRIP ? (rows + 2 * BM - 1) / (2 * BM) : 0; }
-
-MOII_FN void cursor_enter(const product_args &a, cursor *c)
-{
-    c->begin = c->end = 0;
-    if (c->group >= a.groups) return;
-#if GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_DEPTH
-    c->begin = (int)__ldg(a.offsets + c->group), c->end = (int)__ldg(a.offsets + c->group + 1);
-#elif GROUPS == PRODUCT_MASKED
-    c->end = (int)min(max(__ldg(a.offsets + c->group), 0ll), (long long)a.m);
-#else
-    c->end = a.m;
-#endif
-}
-
-MOII_FN cursor cursor_begin(const product_args &a)
-{
-    cursor c;
-    c.group = c.band = c.first = 0;
-    c.cut = GROUPS == PRODUCT_DENSE ? a.cut : PRODUCT_UNCUT, c.pieces = a.pieces;
-    cursor_enter(a, &c);
-    return c;
-}
 
 /* Tiles one below the other: of BM rows or fewer, and whether there is a broad one below those. */
 MOII_FN int tiles_high(int rows) { return (rows + BM - 1 - (BROAD ? FEW_ROWS : 0)) / BM; }
@@ -168,13 +139,40 @@ MOII_FN void unit_cut(unit *u, int down, int rows)
     u->rows = min(u->rows - down, rows);
     if (u->rows <= 0) u->k_end = 0;
 }
+#else
+typedef struct cursor { /* the group and its band where the last unit lay */
+    int group, band;
+    int first;          /* units before that band */
+    int begin, end;     /* of the group */
+    int cut, pieces;    /* units from `cut` on come in pieces of BM / pieces rows, which are numbered from there on; pieces is 2 or 4 */
+} cursor;
+
+MOII_FN void cursor_enter(const product_args &a, cursor *c)
+{
+    c->begin = c->end = 0;
+    if (c->group >= a.groups) return;
+#if GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_DEPTH
+    c->begin = (int)__ldg(a.offsets + c->group), c->end = (int)__ldg(a.offsets + c->group + 1);
+#elif GROUPS == PRODUCT_MASKED
+    c->end = (int)min(max(__ldg(a.offsets + c->group), 0ll), (long long)a.m);
+#else
+    c->end = a.m;
 #endif
+}
+
+MOII_FN cursor cursor_begin(const product_args &a)
+{
+    cursor c;
+    c.group = c.band = c.first = 0;
+    c.cut = GROUPS == PRODUCT_DENSE ? a.cut : PRODUCT_UNCUT, c.pieces = a.pieces;
+    cursor_enter(a, &c);
+    return c;
+}
 
 /* false: there is no such unit.  i must not descend from call to call. */
 MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int block, unit *u)
 {
     int high, piece = 0; /* tiles in a column of the band */
-    bool ends;           /* with broad ones */
     const bool pieced = CUTS && i >= c->cut;
     if (pieced) {
         const int q = (i - c->cut) / c->pieces;
@@ -192,23 +190,23 @@ MOII_FN bool find_unit(const product_args &a, cursor *c, int i, unsigned int blo
         if (c->group >= a.groups) return false;
         const int rows = GROUPS == PRODUCT_DEPTH ? a.m : c->end - c->begin, before = c->band * a.band, tiles = tiles_high(rows);
         high = min(a.band, tiles - before);
-        ends = ends_broad(rows) && before + high == tiles && (high > 0 || before == 0);
-        if (high <= 0 && !ends) {
+        if (high <= 0) {
             c->group++, c->band = 0;
             cursor_enter(a, c);
             continue;
         }
-        const int units = high * a.n_tiles + (ends ? broad_tiles(a) : 0);
+        const int units = high * a.n_tiles;
         if (i < c->first + units) break;
         c->first += units;
         c->band++;
     }
-    const spot at = spot_in_band(a, i - c->first, high, ends);
+    const spot at = spot_in_band(a, i - c->first, high, false);
     unit_at(a, c->group, c->begin, c->end, c->band * a.band + at.m, at.n, at.broad, CUTS ? piece * (BM / c->pieces) : 0, block, u);
     if (pieced) u->rows = min(u->rows, BM / c->pieces), u->k_end = u->rows > 0 ? u->k_end : 0;
     unit_part(block, u);
     return true;
 }
+#endif
 
 /* Which stage of the reduction comes i-th.  Where all blocks read the same lines of A at the same time, they wait for each other at L2; so each
  * begins elsewhere, if its chain of stages is a short one (longer ones lose more by reading weights out of order). */
