@@ -405,21 +405,21 @@ static void test_few_tiles(void **state)
     }
 }
 
-/* One matrix of more than 128 rows in tiles of other widths: columns that touch two of B's squares or one, D by lines or by boxes, one warpgroup alone, last
+/* One matrix of more than 128 rows in tiles of other widths: a second one that begins within a square of B, D by lines or by boxes, one warpgroup alone, last
  * rows that are few, more tiles than blocks. */
 static void test_widths(void **state)
 {
     (void)state;
     if (!moit_hopper()) skip();
-    static const struct { int64_t m, n, k; const char *tile; } cases[] = {
-        { 203, 90, 2080, "WGS=2 WAVES=1 BN=96" },   { 200, 190, 1040, "WGS=2 WAVES=1 BN=64" }, { 135, 60, 400, "WGS=1 WAVES=1 BN=64" },
-        { 200, 131, 400, "WGS=2 WAVES=1 BN=144" },  { 201, 160, 1040, "WGS=2 WAVES=1 BN=160" }, { 200, 70, 400, "WGS=2 WAVES=1 BN=80" },
-        { 135, 70, 1040, "WGS=1 WAVES=1 BN=96" },   { 130, 100, 2080, "WGS=1 WAVES=1 BN=128" },
+    static const struct { int64_t m, n, k; int32_t sms; const char *tile; } cases[] = {
+        { 200, 190, 400, 4, "WGS=2 WAVES=1 BN=96" },  { 200, 190, 1040, 3, "WGS=2 WAVES=1 BN=64" },  { 135, 60, 400, 3, "WGS=1 WAVES=1 BN=64" },
+        { 300, 287, 400, 3, "WGS=2 WAVES=1 BN=144" }, { 200, 310, 1040, 4, "WGS=2 WAVES=1 BN=160" }, { 200, 160, 1040, 4, "WGS=2 WAVES=1 BN=80" },
+        { 135, 70, 1040, 3, "WGS=1 WAVES=1 BN=96" },  { 130, 100, 2080, 3, "WGS=1 WAVES=1 BN=128" },
     };
     int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
     for (int i = part; i < count; i += parts) {
         moit_rng rng = moit_seed("tensor widths", (uint64_t)i);
-        moit_job j = { .gpu = true, .grouping = MOIT_DENSE, .out = MOI_BF16, .m = cases[i].m, .n = cases[i].n, .k = cases[i].k, .sm_limit = 3 };
+        moit_job j = { .gpu = true, .grouping = MOIT_DENSE, .out = MOI_BF16, .m = cases[i].m, .n = cases[i].n, .k = cases[i].k, .sm_limit = cases[i].sms };
         j.a.format = (moi_format)BLK(COL), j.b.format = (moi_format)SQUARES;
         moit_job_operands(&j, &rng);
         moit_job_plan(&j, moit_gpu());
