@@ -124,7 +124,7 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     if (moii_tile_outer(p, t)) append(defines, " OUTER=1");
     if (moii_tile_strip(p, t)) append(defines, " STRIP=1");
     if (t->few) append(defines, t->few == 2 ? " SHORT=2" : " SHORT=1");
-    if (moii_tile_lone(p, t)) append(defines, " LINES=1");
+    if (moii_tile_lone(p, t)) append(defines, " LONE=1");
     if (p->dealt) append(defines, moii_tile_broad(p, t) ? " DEAL=1 BROAD=1" : " DEAL=1");
     if (p->widens) append(defines, p->widens == MOI_E4M3 ? " WIDENS=4" : " WIDENS=5");
     if (moii_tensor_follows(p)) append(defines, " FOLLOWS=1");
@@ -322,10 +322,10 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     x.band = moii_tensor_band(p, t);
     x.vectors = moii_aligned(x.d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
     bool carries = moii_tile_carries(p, t);
-    bool boxes = carries || (!p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && !t->thin && !moii_tile_lone(p, t) && t->bn % 64 == 0);
+    bool boxes = carries || (!p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && !t->thin && !moii_tile_by_lines(p, t) && t->bn % 32 == 0);
     if (x.vectors && boxes) {
         int64_t extent[3] = { p->n, p->grouping == PRODUCT_MASKED ? p->groups * r->m : r->m, p->grouping == PRODUCT_DEPTH ? p->groups : 1 };
-        MOII_TRY(make_map(plan, where, "d", &x.d_map, carries ? &plain_f32 : &plain_bf16, r->d, extent, x.ldd, carries ? 32 : 64, 64, false));
+        MOII_TRY(make_map(plan, where, "d", &x.d_map, carries ? &plain_f32 : &plain_bf16, r->d, extent, x.ldd, carries ? 32 : moii_tile_box(p, t), 64, false));
         x.d_boxes = 1;
     }
     product_cutting c;

@@ -102,12 +102,6 @@ static inline bool moii_tile_strip(const moii_tensor_product *p, const moii_tens
     return fits && p->scaling == SCALING_NONE && p->n > 256 && p->n % 256 > 0 && p->n % 256 <= 64;
 }
 
-/* Whether no block has a second tile for which boxes of its first one would make room: product_sm90.cuh's LINES. */
-static inline bool moii_tile_lone(const moii_tensor_product *p, const moii_tensor_tile *t)
-{
-    return t->few && moii_ceil_div(p->n, moii_tile_lines(p, t)) * t->split <= p->sms;
-}
-
 /* Tiles across for a cluster, without a strip; units of a strip of so many rows. */
 static inline int64_t moii_tile_across(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
@@ -120,6 +114,17 @@ static inline int64_t moii_tile_strips(const moii_tensor_product *p, const moii_
 
 /* Units of work of m rows at most: a group may begin in the middle of what would be a tile. */
 int64_t moii_tensor_units(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m);
+
+/* Whether no block has a second tile of BF16, for which its first one would have to make room: product_sm90.cuh's LONE; whether it leaves by lines then. */
+static inline bool moii_tile_lone(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    bool small = p->grouping == PRODUCT_DENSE && p->scaling == SCALING_SQUARE && !p->out_f32 && !t->thin && t->waves == 1; /* larger ones lose by it */
+    return small && moii_tensor_units(p, t, p->m) * t->cluster * t->split <= p->sms;
+}
+static inline bool moii_tile_by_lines(const moii_tensor_product *p, const moii_tensor_tile *t) { return t->few && moii_tile_lone(p, t); }
+
+/* Columns of a box of BF16: product_sm90.cuh's BOX_COLS. */
+static inline int moii_tile_box(const moii_tensor_product *p, const moii_tensor_tile *t) { return t->bn % 64 == 32 && !moii_tile_by_lines(p, t) ? 32 : 64; }
 
 /* How the last of so many units, of m rows, are cut. */
 product_cutting moii_tensor_cut(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m, int64_t units, int64_t clusters);

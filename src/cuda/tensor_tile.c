@@ -35,7 +35,8 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int zeros = 0;
     if (moii_tile_outer(p, t)) a_scales = OUTER_FLOATS(bm), b_scales = OUTER_FLOATS(t->bn), zeros = OUTER_ZEROS;
     int squares = p->scaling == SCALING_SQUARE ? 32 + 2 * 64 * 4 * squares_of(p, t) : 0;
-    int scales = 4 * (a_scales + b_scales), out = stores_boxes(p, t) || moii_tile_carries(p, t) ? t->wgs * t->boxes * 8192 : 0;
+    int scales = 4 * (a_scales + b_scales), box = moii_tile_carries(p, t) ? 8192 : 128 * moii_tile_box(p, t);
+    int out = stores_boxes(p, t) || moii_tile_carries(p, t) ? t->wgs * t->boxes * box : 0;
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
     int parts = t->split > 1 ? t->split * (int)moii_ceil_div(t->waves * t->bn / 8, t->split) * 128 * t->wgs * 16 : 0;
     int places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
@@ -207,10 +208,12 @@ static double estimate_middle(const moii_tensor_product *p, const moii_tensor_ti
     shape s = shape_of(p, t);
     double bm = moii_tile_rows(p, t), bn = t->bn, blocks = s.m_tiles * s.n_tiles * t->split, sms = p->sms;
     double rounds = rounds_of(p, t, blocks, sms), busy = blocks < sms ? blocks / sms : 1.0;
-    double chain = t->waves * (2.0 * bn * longest(1.0, 0.8 * t->wgs) + (squares_of(p, t) > 1 ? 0.53 : 0.34) * bn + 170.0) - (t->waves - 1) * 84.0;
-    double memory = bm > 128.0 ? 0.0 : bn * PRODUCT_STEP_BYTES / 19.4 * busy / rows_sharing(p, t);
-    double stage = longest(1.1 * bm * bn / 32.0, longest(chain, memory)), store = 1180.0 + bm * bn * 2.0 / 35.0 * (t->bn % 64 ? 1.8 : 1.0);
-    double work = rounds * (s.steps * stage + store) + (t->split > 1 ? 1000.0 : 0.0) - (t->wgs == 1 ? 440.0 : 0.0);
+    double additions = (squares_of(p, t) > 1 ? 0.526 : 0.34) * bn + 170.0;
+    double chain = t->waves * (2.0 * bn * longest(1.0, 0.837 * t->wgs) + additions) - (t->waves - 1) * 150.0;
+    if (t->wgs == 1 && bn <= 128.0) chain = longest(1.5 * bn + 166.0, 266.0) + 0.1 * bn * (squares_of(p, t) > 1); /* PAIRED */
+    double memory = bm > 128.0 ? 0.0 : bn * PRODUCT_STEP_BYTES / 13.3 * busy / rows_sharing(p, t);
+    double stage = longest(1.1 * bm * bn / 32.0, longest(chain, memory)), store = 1180.0 + bm * bn * 2.0 / 35.0 * (t->bn % 32 ? 3.0 : 1.0);
+    double work = rounds * (s.steps * stage + store) + (t->split > 1 ? 1160.0 : 0.0) - (t->wgs == 1 ? 440.0 : 0.0);
     return longest(work, bytes_once(p) / 2030.0) + 4700.0;
 }
 
@@ -259,12 +262,13 @@ static const moii_tensor_tile large_outer[] = { { 2, 1, 128, 6, 2, 1, 1, 0, 0, 0
 /* Sums of short reductions leave as often as others are made: all of a tile's at once, while the next is multiplied. */
 static const moii_tensor_tile brief = { 2, 1, 128, 4, 2, 1, 1, 0, 0, 0, 0 };
 
-/* One matrix of a few hundred rows, and (the last two) of two rows of tiles of which at least half the second is there. */
+/* One matrix of a few hundred rows, and (the last five) of less than half as many tiles as there are multiprocessors. */
 static const moii_tensor_tile middle[] = {
     { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 192, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 160, 6, 1, 1, 1, 0, 0, 0, 0 },
     { 2, 1, 144, 6, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 96, 8, 1, 1, 1, 0, 0, 0, 0 },  { 2, 1, 80, 8, 1, 1, 1, 0, 0, 0, 0 },
     { 2, 1, 64, 9, 1, 1, 1, 0, 0, 0, 0 },  { 1, 1, 128, 9, 1, 1, 1, 0, 0, 0, 0 }, { 1, 1, 96, 11, 1, 1, 1, 0, 0, 0, 0 }, { 1, 1, 64, 12, 1, 1, 1, 0, 0, 0, 0 },
-    { 2, 1, 64, 9, 1, 2, 1, 0, 0, 0, 0 },  { 2, 1, 128, 6, 1, 2, 1, 0, 0, 0, 0 },
+    { 2, 1, 64, 9, 1, 2, 1, 0, 0, 0, 0 },  { 2, 1, 128, 6, 1, 2, 1, 0, 0, 0, 0 },  { 1, 1, 128, 9, 1, 2, 1, 0, 0, 0, 0 }, { 1, 1, 96, 11, 1, 2, 1, 0, 0, 0, 0 },
+    { 1, 1, 64, 12, 1, 2, 1, 0, 0, 0, 0 },
 };
 
 typedef struct search { const moii_tensor_product *p; moii_tensor_tile best; double least; moii_tensor_told told; void *user; } search;
@@ -278,7 +282,7 @@ static void shorten(const moii_tensor_product *p, moii_tensor_tile *t)
 static void fit(const moii_tensor_product *p, moii_tensor_tile *t)
 {
     moii_tensor_tile two = *t;
-    t->boxes = moii_tile_carries(p, t) ? t->bn / 32 : t->waves * ((t->bn + 63) / 64), two.boxes = 2;
+    t->boxes = moii_tile_carries(p, t) ? t->bn / 32 : t->waves * (int)moii_ceil_div(t->bn, moii_tile_box(p, t)), two.boxes = 2;
     shorten(p, t), shorten(p, &two);
     if (t->stages < 4 && t->boxes > 2 && (stores_boxes(p, t) || moii_tile_carries(p, t)) && two.stages > t->stages) *t = two;
 }
@@ -327,9 +331,12 @@ static void consider_small(search *s, int wgs)
 
 static void consider_middle(search *s, int64_t rows)
 {
-    bool parts = rows > 192 && rows <= 256 && !s->p->sm_limit; /* a cluster with parts has one unit */
-    int count = (int)(sizeof middle / sizeof *middle) - (parts ? 0 : 2);
-    for (int i = 0; i < count; i++) consider(s, middle[i]);
+    for (int i = 0; i < (int)(sizeof middle / sizeof *middle); i++) {
+        const moii_tensor_tile *t = &middle[i];
+        int64_t blocks = moii_tensor_units(s->p, t, rows) * t->split;
+        bool fits = rows <= 512 && !s->p->sm_limit && blocks <= s->p->sms - (t->wgs == 1); /* a cluster with parts has one unit; small ones need air */
+        if (t->split == 1 || fits) consider(s, *t);
+    }
 }
 
 static const moii_tensor_tile thin = { 2, 1, 64, 12, 1, 1, 1, 0, 0, 0, 1 };

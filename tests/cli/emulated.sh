@@ -42,11 +42,9 @@ grep -q ',Fake GPU 0,[0-9]*,capability 9.0,moe_decode,moe_decode_f16_sm90,t9 h51
 expect 1 "0 timed, 3 refused" bench --corrupt
 emulated test_tensor_products 1 3/997
 emulated test_tensor_products 1 34/997 # BF16 in clusters among its products
-emulated test_tensor_cases 1 3/80 # tiles of 144 columns among them
 emulated test_tensor_cases 1 27/80 # FP32 by boxes, a block of rows shared by both warpgroups
 emulated test_tensor_cases 1 53/80 # a reduction in groups with one scale for each part of a row
 emulated test_tensor_cases 1 9/80 # cut tiles, with the bits of others; few tiles
-emulated test_tensor_cases 1 4/80 # tiles of 160 columns
 emulated test_tensor_cases 1 33/80 # tiles drawn by tickets that are added to
 emulated test_tensor_tickets 1 2/80 # more groups than are looked at at a time, of few and of many rows
 emulated test_tensor_tickets 1 4/80 # groups of many rows among empty ones, sums that are added to
@@ -61,6 +59,7 @@ emulated test_tensor_outer 1 37/256 # one matrix
 emulated test_tensor_outer 1 197/256 # far ones of one matrix
 emulated test_tensor_outer 1 113/256 # bytes among them that are too large for them, the last stage of a group not a whole one
 emulated test_ggemm_swiglu 1 3/97
+with_multiprocessors 8 checked test_tensor_middle 1 0/1
 with_multiprocessors 132 checked test_tensor_cases 1 0/797 # sums that wait for memory, as a few multiprocessors' do not; BF16's boxes, sent by others
 checked test_tensor_cases 1 51/80 # few rows with 1x32 scales: groups of every width, their lists
 checked test_tensor_cases 1 55/80 # those that end at one

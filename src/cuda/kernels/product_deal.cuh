@@ -24,7 +24,7 @@ MOII_FN unit look_at_card(const shared &s, hand h)
     const int4 v = *(const int4 *)from, w = *(const int4 *)(from + 4);
     unit u;
     u.group = v.x, u.row = v.y, u.rows = v.z, u.col = v.w & ~7, u.d_row = w.x, u.block = w.w;
-    u.broad = BROAD && v.w & 1, u.ahead = v.w & 2, u.strip = STRIP && v.w & 4; /* a tile's first column is a multiple of 8 */
+    u.broad = BROAD && v.w & 1, u.strip = STRIP && v.w & 2; /* a tile's first column is a multiple of 8 */
     u.k = w.y, u.k_end = w.z;
     return u;
 }
@@ -57,7 +57,7 @@ MOII_FN void return_card(const shared &s, hand *h)
 MOII_FN void write_card(const shared &s, hand h, const unit &u)
 {
     const unsigned int to = s.base + CARDS_AT + 32 * (h % CARDS);
-    shared_write_four(to, make_uint4(u.group, u.row, u.rows, u.col | u.broad | u.ahead << 1 | u.strip << 2));
+    shared_write_four(to, make_uint4(u.group, u.row, u.rows, u.col | u.broad | u.strip << 1));
     shared_write_four(to + 16, make_uint4(u.d_row, u.k, u.k_end, u.block));
     barrier_arrive(card_dealt(s, h));
 }

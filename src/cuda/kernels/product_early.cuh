@@ -51,6 +51,7 @@ MOII_FN bool find_first(const product_args &a, unsigned int block, unit *u)
 MOII_FN bool find_first(const product_args &a, unsigned int block, unit *u)
 {
     int group = 0, in = first_unit(), begin = 0, end = a.m, band = 0;
+    if (GROUPS != PRODUCT_DENSE && a.groups < 1) return false;
 #if B_GROUPED
     if (!first_group(a, &group, &in, &begin, &end)) return false;
 #elif GROUPS == PRODUCT_DEPTH
@@ -59,9 +60,9 @@ MOII_FN bool find_first(const product_args &a, unsigned int block, unit *u)
     if (STRIP && in >= a.strip_at) return false;
     const int tiles = tiles_high(GROUPS == PRODUCT_DEPTH ? a.m : end - begin);
     if (in >= tiles * a.n_tiles) return false;
-    if (in >= a.band * a.n_tiles) band = quotient(in, a.band * a.n_tiles), in -= band * a.band * a.n_tiles;
+    if (in >= a.band * a.n_tiles) band = quotient(in, a.band * a.n_tiles, true), in -= band * a.band * a.n_tiles; /* there are not so many blocks */
     const int high = min(a.band, tiles - band * a.band);
-    const spot at = spot_in_band(a, in, high, ends_broad(end - begin) && band * a.band + high == tiles);
+    const spot at = spot_in_band(a, in, high, ends_broad(end - begin) && band * a.band + high == tiles, true);
     unit_at(a, group, begin, end, band * a.band + at.m, at.n, at.broad, 0, block, u);
     return true;
 }

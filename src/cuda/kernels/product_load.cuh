@@ -130,20 +130,17 @@ MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, fe
 }
 
 #if EARLY
-/* The warp that loads tiles, whose first lane opens barriers (product_open.cuh).  Each block fetches A for itself, for the others of its
- * cluster may not be there yet.  What the kernel in front makes is waited for behind what is there without it.  Gives the stages that were sent. */
+/* The warp that loads tiles, before the block has met: it opens the barriers of the stages that it sends, and then those of cards, for the others wait for the
+ * first one.  Each block fetches A for itself, for the others of its cluster may not be there yet.  What the kernel in front makes is waited for behind what
+ * is there without it.  Gives the stages that were sent. */
 MOII_FN int send_early(const product_args &a, const shared &s, unsigned int block)
 {
     unit u = { };
-    if (!OPENS_LATE) __syncwarp();
-    const int stages = a.groups >= 1 && find_first(a, block, &u) ? min(EARLY_STAGES, steps_of(u)) : 0;
-#if SQUARES_EARLY
-    squares v = { };
-    u.ahead = stages > 0;
-    if (stages > 0) v = read_squares(a, u, 0);
-#endif
-    if (elected()) {
-        if (OPENS_LATE) open_first(s);
+    const bool leads = elected();
+    if (leads) map_prefetch(&a.a_map), map_prefetch(&a.b_map), open_first(s);
+    if (!WAITS_LATE) grid_wait();
+    const int stages = find_first(a, block, &u) ? min(EARLY_STAGES, steps_of(u)) : 0;
+    if (leads) {
         feed f = feed_of(a, u);
 #pragma unroll 1
         for (int i = 0; i < stages; i++) load_step(a, s, u, &f, (unsigned int)i, i, block, true, FOLLOWS ? LOADS_B : LOADS_BOTH);
@@ -152,14 +149,12 @@ MOII_FN int send_early(const product_args &a, const shared &s, unsigned int bloc
 #pragma unroll 1
         for (int i = 0; i < stages; i++) load_step(a, s, u, &f, (unsigned int)i, i, block, true, LOADS_A);
 #endif
-        if (OPENS_LATE) open_rest(s, block);
+        open_cards(s);
+        barrier_init_done();
         if (stages > 0) write_card(s, 0, u);
     }
     __syncwarp();
     if (FOLLOWS) grid_wait(); /* each lane */
-#if SQUARES_EARLY
-    if (stages > 0) place_squares(s, v, 0);
-#endif
     return stages;
 }
 #endif

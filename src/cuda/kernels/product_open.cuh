@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * product_open.cuh: the barriers of a block are opened, for product_sm90.cuh: by threads of different warps at once, and each by places known in advance,
- * for a loop over lanes would take far longer.  Of few rows the thread that sends a first unit's stages early opens theirs, sends them, and only then opens the
- * rest; of many rows that was slower by 1 % as often as faster. */
+ * for a loop over lanes would take far longer.  The thread that sends a first unit's stages early opens theirs first, and cards' behind them. */
 #ifndef MOII_PRODUCT_OPEN_CUH
 #define MOII_PRODUCT_OPEN_CUH
 
-#define OPENS_LATE (EARLY && SHORT)
-#define STAGES_FIRST (OPENS_LATE ? EARLY_STAGES : 0) /* opened before they are sent */
+#define STAGES_FIRST (EARLY ? EARLY_STAGES : 0) /* opened before they are sent */
 
 MOII_FN void open_cards(const shared &s)
 {
@@ -27,25 +25,22 @@ MOII_FN void open_first(const shared &s)
     barrier_init_done();
 }
 
-/* All else that the warp opens which sends tiles. */
-MOII_FN void open_rest(const shared &s, unsigned int block)
+MOII_FN void open_stages(const shared &s, unsigned int block)
 {
     for (unsigned int i = STAGES_FIRST; i < STAGES; i++) barrier_init(full_barrier(s, i), 1 + SCALE_ARRIVALS);
     for (unsigned int i = 0; i < STAGES; i++) barrier_init(empty_barrier(s, i), WGS * 4 * (block > 0 ? 1 : CLUSTER));
-    if (EARLY) open_cards(s);
-    if (SQUARES_EARLY) open_squares(s);
-    barrier_init_done();
 }
 
-/* The other warps' shares. */
-MOII_FN void open_others(const shared &s, unsigned int block)
+/* All else.  The second warp of the block opens nothing: it asks for scales. */
+MOII_FN void open_rest(const shared &s, unsigned int block)
 {
-    if (threadIdx.x == 32) {
+    if (threadIdx.x == (EARLY ? 64 : 0)) open_stages(s, block);
+    if (threadIdx.x == 128) {
         if (!EARLY) open_cards(s);
-        if (!SQUARES_EARLY) open_squares(s);
+        open_squares(s);
     }
 #if DEAL && CLUSTER > 1
-    if (threadIdx.x == 64)
+    if (threadIdx.x == 96)
         for (unsigned int i = 0; i < TICKETS; i++) barrier_init(ticket_at(s, i) + 8, 1);
 #endif
 #if SENDS
@@ -53,9 +48,9 @@ MOII_FN void open_others(const shared &s, unsigned int block)
         for (int wg = 0; wg < WGS; wg++) barrier_init(room_full(s, wg), 4), barrier_init(room_free(s, wg), 1);
 #endif
 #if SPLIT > 1
-    if (threadIdx.x == 64) barrier_init(s.base + PARTS_BARRIER, 1), barrier_expect(s.base + PARTS_BARRIER, (SPLIT - 1) * parts_here(block) * TEAM * 16);
+    if (threadIdx.x == 96) barrier_init(s.base + PARTS_BARRIER, 1), barrier_expect(s.base + PARTS_BARRIER, (SPLIT - 1) * parts_here(block) * TEAM * 16);
 #endif
-    if (threadIdx.x < 128 && threadIdx.x % 32 == 0) barrier_init_done();
+    if (threadIdx.x <= 128 && threadIdx.x % 32 == 0) barrier_init_done();
 }
 
 #endif

@@ -18,14 +18,14 @@ MOII_FN int boxed_rows(const product_args &a, const unit &u)
 /* Box i of a warpgroup's tile, which lies at `at`. */
 MOII_FN void send_box(const product_args &a, const unit &u, int wg, int i, int boxed, unsigned int at)
 {
-    const int w = i / CHUNKS, row = wave_row(u, wg, w), col = i % CHUNKS * 64;
+    const int w = i / CHUNKS, row = wave_row(u, wg, w), col = i % CHUNKS * BOX_COLS;
     if (row < boxed && col < wave_cols(u, w)) box_store(&a.d_map, at, u.col + wave_col(u, wg, w) + col, box_row(u) + row, box_matrix(u));
 }
 
 /* Whether tiles leave by way of shared memory. */
 MOII_FN bool by_boxes(const product_args &a) { return a.d_boxes || (a.vectors && a.n % 8 == 0); }
 
-MOII_FN unsigned int room_at(const shared &s, int wg) { return s.base + OUT_AT + (unsigned int)wg * (BOXES * 8192); }
+MOII_FN unsigned int room_at(const shared &s, int wg) { return s.base + OUT_AT + (unsigned int)wg * (BOXES * BOX_BYTES); }
 
 #define STORE_BARRIER 4 /* and the next ones: a warpgroup's */
 
@@ -58,7 +58,7 @@ MOII_FN void send_boxes(const product_args &a, const shared &s, int wg)
             if (elected()) {
 #pragma unroll 1
                 for (int i = from; i < min(from + BOXES, WAVES * CHUNKS); i++) { /* one at a time: stages' copies stand behind it */
-                    send_box(a, u, wg, i, boxed, room_at(s, wg) + (i - from) * 8192);
+                    send_box(a, u, wg, i, boxed, room_at(s, wg) + (i - from) * BOX_BYTES);
                     copies_close();
                     copies_read();
                 }
@@ -75,6 +75,7 @@ MOII_FN void room_leave(const product_args &, const shared &, const unit &, int,
 #else
 MOII_FN void room_enter(const shared &s, hand h, int wg, int lane, int from)
 {
+    if (LONE && from == 0) return; /* nothing has left before */
     if (lane == 0) copies_read();
     threads_meet(STORE_BARRIER + wg, 128);
 }
@@ -83,7 +84,7 @@ MOII_FN void room_leave(const product_args &a, const shared &s, const unit &u, i
 {
     threads_meet(STORE_BARRIER + wg, 128);
     if (lane == 0 && boxed > 0) {
-        for (int i = from + warp; i < min(from + BOXES, WAVES * CHUNKS); i += 4) send_box(a, u, wg, i, boxed, room_at(s, wg) + (i - from) * 8192);
+        for (int i = from + warp; i < min(from + BOXES, WAVES * CHUNKS); i += 4) send_box(a, u, wg, i, boxed, room_at(s, wg) + (i - from) * BOX_BYTES);
         copies_close();
     }
     __syncwarp();

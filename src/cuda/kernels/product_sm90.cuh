@@ -14,7 +14,7 @@
  *             OUTER   1: the tensor cores multiply the scales of 1x128 by 1x128 with each other, too (no PRODUCT_ROWS; product_outer.cuh)
  *             SHORT   1: few rows: weights come from memory once, and so does the code, so that little of it is best;
  *                     2: and long chains of stages: one stage's products run while another's are added
- *             LINES   1: no block has a second tile (SHORT): BF16 leaves by lines, which is shorter, and not by boxes, which make room for the next tile's
+ *             LONE    1: no block has a second tile, which the way that BF16 leaves by would have to make room for
  *             TURNS   teams of WGS warpgroups that take the stages of a tile in turn, and add up at its end
  *             STAGES  of the ring of tiles of A and B;  CLUSTER  blocks side by side along N that share a tile of A
  *             FOLLOWS 1: the kernel in front made A in order, and waited for all that came before (gather_sm90)
@@ -25,7 +25,8 @@
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
  *             STRIP   1: the last columns, 64 or fewer of a cluster's, are tiles of BM rows for each of its blocks (16 bits; product_units.cuh)
  *             BROAD   1: a group's last rows, if BM / 2 or fewer, have tiles of 2 BN columns (DEAL; product_units.cuh)
- *             BOXES   of 64 x 64 of D that a warpgroup sends on their way at a time (BF16; or has room for: LINES_ALONE); FP32: product_carry.cuh
+ *             BOXES   of 64 rows of D (BOX_COLS wide) that a warpgroup sends on their way at a time (BF16; or has room for: LINES_ALONE); FP32:
+ *                     product_carry.cuh
  *             DEAL    how units are dealt to clusters (product_deal.cuh)
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
@@ -89,8 +90,8 @@
 #ifndef SHORT
 #define SHORT 0
 #endif
-#ifndef LINES
-#define LINES 0
+#ifndef LONE
+#define LONE 0
 #endif
 #define BESIDE (SWIGLU || WIDE) /* warpgroups have the same rows, and columns of their own */
 #define A_GROUPED (GROUPS == PRODUCT_MASKED) /* each group has its own A, its own B */
@@ -113,6 +114,9 @@
 /* of a thread; 64 K in all, in eights, of which the block is started with an equal share for each */
 #define PRODUCER_REGISTERS (THREADS == 640 ? 32 : WIDENS && THREADS == 384 ? 72 : 56)
 #define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? WIDENS ? 216 : 224 : 152)
+/* whether the loading warps give registers to the others, which takes 400 clocks of a block's first thousands; of small tiles all have enough */
+#define SUMS (BN / 2 * (WAVES + 1 + (SHORT == 2))) /* of a thread, with what products give */
+#define HANDS_OVER (THREADS > 256 && !(THREADS == 384 && SCALING == SCALING_SQUARE && SUMS <= 96))
 #define PROMOTED (SCALING != SCALING_NONE)
 /* where the compiler would ask for a thread's number at each stage, and wait for it */
 #define KEEPS_THREAD (THREADS > 384 && GROUPS == PRODUCT_DEPTH && SCALING == SCALING_VECTOR && SCALE_E8M0)
@@ -126,9 +130,13 @@
 #define BRIEF (SCALING == SCALING_ROWS && GROUPS == PRODUCT_DEPTH && ADD && WGS == 2 && BN == 128)
 #define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256 || BRIEF || OUTER) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
 /* two loading warps that nobody needs send the boxes of D, one a warpgroup's, which goes on meanwhile (product_send.cuh) */
-#define SENDS (WGS == 2 && TURNS == 1 && SPLIT == 1 && !OUT_F32 && !SWIGLU && !SHORT && SCALE_ARRIVALS == 0 && !WIDENS)
-/* BF16 leaves by lines, each warp's own: no map has boxes for it, or (LINES) a block has nothing else to do while boxes are on their way */
-#define LINES_ALONE (!SENDS && (BN % 64 != 0 || LINES))
+#define SENDS (WGS == 2 && !LONE && TURNS == 1 && SPLIT == 1 && !OUT_F32 && !SWIGLU && !SHORT && SCALE_ARRIVALS == 0 && !WIDENS)
+/* BF16 leaves by lines, each warp's own: no map has boxes for it, or of few rows, where it is shorter, for the block has nothing else to do */
+#define LINES (LONE && SHORT)
+#define LINES_ALONE (!SENDS && (BN % 32 != 0 || LINES))
+/* of a box of BF16: half as wide where that fits a tile's columns, and what leaves is boxes */
+#define BOX_COLS (BN % 64 == 32 && !LINES ? 32 : 64)
+#define BOX_BYTES (64 * 2 * BOX_COLS)
 /* warps that read what the block works on */
 #define CARD_READERS (CONSUMERS / 32 + (SENDS ? WGS : 0) + (SCALE_ARRIVALS > 0 || WIDENS ? LOADERS / 32 : SCALING == SCALING_SQUARE ? 1 : 0))
 #define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
@@ -146,13 +154,11 @@
  * the parts read at one time then lies side by side; else a tile's stages are ROTATED (product_units.cuh). */
 #define ANY_ORDER (SHORT && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
 #define STRIDE (ANY_ORDER ? SPLIT : 1)
-/* tiles of the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early */
+/* the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early */
 #define EARLY ((SPLIT == 1 || SHORT) && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS)
-#define EARLY_STAGES (SHORT ? 3 : STAGES)
-static_assert(EARLY_STAGES <= STAGES, "nobody waits for a place");
-/* of many rows the scales of B's squares, too: their own warp would have to wait for the card */
-#define SQUARES_EARLY (EARLY && SCALING == SCALING_SQUARE && !SHORT)
+#define EARLY_STAGES (DEAL || FOLLOWS || STAGES < 3 ? STAGES : 3) /* all, where much is to be found out of groups, or waited for, behind them */
 #define WAITS_LATE (FOLLOWS && EARLY) /* the kernel in front is waited for behind the first stages of B */
+#define SQUARES_AHEAD (EARLY && SCALING == SCALING_SQUARE)
 #define SQUARES_STEPS 64 /* stages whose scales of B's squares are fetched together, in advance */
 
 #define WGMMA_N BN
@@ -179,8 +185,8 @@ static_assert(EARLY_STAGES <= STAGES, "nobody waits for a place");
 #define STAGE_BYTES (A_BYTES + B_BYTES)
 #define BROAD_B (A_BYTES / 2) /* a broad tile's B in a stage: as much more of it as there is less of A */
 #define SCALE_FLOATS (A_STAGED + B_STAGED)
-#define CHUNKS ((BN + 63) / 64)
-#define OUT_BYTES ((OUT_F32 && !CARRIES) || SPLIT > 1 || SWIGLU ? 0 : WGS * BOXES * 8192)
+#define CHUNKS ((BN + BOX_COLS - 1) / BOX_COLS)
+#define OUT_BYTES ((OUT_F32 && !CARRIES) || SPLIT > 1 || SWIGLU ? 0 : WGS * BOXES * (CARRIES ? 8192 : BOX_BYTES))
 #define OUT_AT (STAGES * STAGE_BYTES)
 #define SCALES_AT (OUT_AT + OUT_BYTES)
 #define ZEROS_AT (SCALES_AT + STAGES * SCALE_FLOATS * 4)
@@ -305,57 +311,59 @@ MOII_FN void product(const product_args &a)
     s.p = product_memory;
     const unsigned int block = CLUSTER * SPLIT > 1 ? cluster_rank() : 0;
     const int warp = own_warp();
-    if (threadIdx.x == 96) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
     s.rank = block;
-    if (warp > 0) open_others(s, block);
-    if (!OPENS_LATE && threadIdx.x == 0) open_rest(s, block);
+#if EARLY
+    int early = 0; /* of the first unit: stages that are sent; of the warp that loads scales, whether those of its first 64 stages are there */
+    if (warp == 0) early = send_early(a, s, block); /* its code stands in front of what others do meanwhile */
+    else open_rest(s, block);
+#else
+    const int early = 0;
+    if (threadIdx.x == 96) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
+    open_rest(s, block);
+#endif
 #if OUTER
     outer_clear(s);
 #endif
     const bool meets = SPLIT > 1 || (EARLY && CLUSTER > 1); /* the others' memory is not touched before the end, or before they have met */
-    if (meets && (!OPENS_LATE || warp > 0)) cluster_here();
+    if (meets) cluster_here();
     /* what the stream holds before has ended, and its results are there; what comes behind may start as soon as there is room */
-    if (!WAITS_LATE) {
+    if (!WAITS_LATE && (!EARLY || warp > 0)) {
         grid_wait();
         grid_release();
     }
-    int sent = 0; /* stages of the first unit */
-#if SCALING == SCALING_SQUARE
+#if SQUARES_AHEAD
     squares_ahead ahead = { };
-    if (SQUARES_AHEAD && warp == 1) ahead = ask_for_squares(a, block);
+    if (warp == 1) ahead = ask_for_squares(a, block);
 #endif
 #if EARLY
-    if (CLUSTER == 1 && warp > 0) threads_meet(0, THREADS);
-    if (warp == 0) {
-        if (CLUSTER == 1 && !OPENS_LATE) threads_pass(0, THREADS); /* nobody waits for it, nor it for anybody */
-        sent = send_early(a, s, block);
-        if (meets && OPENS_LATE) cluster_here();
-        if (CLUSTER == 1 && OPENS_LATE) threads_pass(0, THREADS);
-    }
     if (CLUSTER > 1) cluster_wait();
-    if (WAITS_LATE) {
-        if (warp > 0) grid_wait();
+    else threads_meet(0, THREADS);
+    if (WAITS_LATE && warp > 0) {
+        grid_wait();
         grid_release();
     }
 #else
     if (CLUSTER > 1) cluster_meet();
     else __syncthreads();
 #endif
+#if SQUARES_AHEAD
+    if (warp == 1 && ahead.known) place_squares(s, ahead.first, 0), early = 1;
+#endif
     if (warp < 4) {
-        if (THREADS > 256) REGISTERS_GIVE(PRODUCER_REGISTERS);
-        if (warp == 0) load_tiles(a, s, block, sent);
+        if (HANDS_OVER) REGISTERS_GIVE(PRODUCER_REGISTERS);
+#if SCALING == SCALING_SQUARE
+        if (SCALE_ARRIVALS == 0 && warp == 1) load_squares(a, s, early);
+#endif
         if (SCALE_ARRIVALS > 0 && warp > 0) load_scales(a, s);
         if (WIDENS && warp > 0) widen_rows(a, s);
 #if SENDS
         if (warp > 1) send_boxes(a, s, warp - 2);
 #endif
-#if SCALING == SCALING_SQUARE
-        if (SCALE_ARRIVALS == 0 && warp == 1) load_squares(a, s, ahead);
-#endif
+        if (warp == 0) load_tiles(a, s, block, early); /* last: it has no register to keep what others would be chosen by */
         __syncwarp();
         if (SPLIT > 1) cluster_wait();
     } else {
-        if (THREADS > 256) REGISTERS_TAKE(CONSUMER_REGISTERS);
+        if (HANDS_OVER) REGISTERS_TAKE(CONSUMER_REGISTERS);
         if (KEEPS_THREAD) s.thread = __shfl_sync(0xFFFFFFFFu, threadIdx.x, threadIdx.x % 32);
         consume(a, s, block, warp / 4 - 1);
     }

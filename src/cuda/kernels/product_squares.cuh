@@ -55,31 +55,27 @@ MOII_FN void fetch_squares(const product_args &a, const shared &s, const unit &u
     write_squares(s, read_squares(a, u, step), fetched);
 }
 
-/* Of few rows the warp that loads them asks for the first unit's before it is told which one that is, and before weights stand in front of them. */
-#define SQUARES_AHEAD (EARLY && SHORT)
+/* The warp that loads them asks for the first unit's before it is told which one that is, and before weights stand in front of them. */
+#if SQUARES_AHEAD
 typedef struct squares_ahead { squares first; bool known; } squares_ahead;
 MOII_FN squares_ahead ask_for_squares(const product_args &a, unsigned int block)
 {
     squares_ahead ahead = { };
-#if SQUARES_AHEAD
     unit u;
     ahead.known = find_first(a, block, &u);
     if (ahead.known) ahead.first = read_squares(a, u, 0);
-#endif
     return ahead;
 }
+#endif
 
-/* All units' scales, where the warp has nothing else to load. */
-MOII_FN void load_squares(const product_args &a, const shared &s, const squares_ahead &ahead)
+/* All units' scales, where the warp has nothing else to load; placed: but for the first 64 stages'. */
+MOII_FN void load_squares(const product_args &a, const shared &s, bool placed)
 {
     hand h = 0;
     unsigned int fetched = 0;
     for (unit u; take_card(s, h, &u); return_card(s, &h))
-        for (int step = 0; step < steps_of(u); step += SQUARES_STEPS, fetched++) {
-            if (u.ahead && step == 0) continue; /* send_early has */
-            if (ahead.known && fetched == 0) write_squares(s, ahead.first, 0);
-            else fetch_squares(a, s, u, step, fetched);
-        }
+        for (int step = 0; step < steps_of(u); step += SQUARES_STEPS, fetched++)
+            if (!placed || fetched > 0) fetch_squares(a, s, u, step, fetched);
 }
 #endif
 

@@ -61,23 +61,26 @@ typedef float boxed[WAVES][BN / 2];
 MOII_FN unsigned int boxed_pair(const boxed x, int w, int i) { return bf16_pair(x[w][2 * i], x[w][2 * i + 1]); }
 #endif
 
-/* Two lines of 128 bytes at a time from shared memory: for what a box would write too much of. */
+/* Of which 16 bytes a line of a box has its piece 0, as the map's swizzle has it. */
+#define BOX_TURN(line) (BOX_COLS == 64 ? (line) % 8 : (line) / 2 % 4)
+
+/* Whole lines of a box, 512 bytes at a time from shared memory: for what a box would write too much of. */
 MOII_FN void store_lines(const product_args &a, const shared &s, const unit &u, unsigned int at, int row, int col, int lane)
 {
-    const int q = lane / 8, piece = lane % 8;
+    const int pieces = BOX_COLS / 8, apart = 32 / pieces, q = lane / pieces, piece = lane % pieces;
     if ((BN % 64 && piece * 8 >= BN - col) || u.col + col + piece * 8 >= a.n) return;
     unsigned short *d = (unsigned short *)a.d + u.col + col + piece * 8;
 #pragma unroll
-    for (int i = 0; i < 4; i++) { /* lines q, q + 4, ...: their swizzles are q and q + 4 */
-        const int to = place_of(a, s, u, row + q + i * 4);
-        if (to >= 0) *(uint4 *)(d + to * a.ldd) = *(const uint4 *)(s.p + at + (q + i * 4) * 128 + (piece ^ (q + i % 2 * 4)) * 16);
+    for (int i = 0; i < 16 / apart; i++) { /* lines q, q + apart, ... */
+        const int to = place_of(a, s, u, row + q + i * apart), turn = BOX_COLS == 64 ? q + i % 2 * 4 : q / 2;
+        if (to >= 0) *(uint4 *)(d + to * a.ldd) = *(const uint4 *)(s.p + at + (q + i * apart) * (2 * BOX_COLS) + (piece ^ turn) * 16);
     }
 }
 
-/* BF16 by way of a warpgroup's shared memory: boxes of 64 rows of 64 columns, BOXES at a time, copied in the background. */
+/* BF16 by way of a warpgroup's shared memory: boxes of 64 rows, BOXES at a time, copied in the background. */
 MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, hand h, int wg, int warp, int lane, const boxed sum)
 {
-    const unsigned int room = room_at(s, wg), to = room + warp * 2048 + lane % 16 * 128;
+    const unsigned int room = room_at(s, wg), to = room + warp * (BOX_BYTES / 4) + lane % 16 * (2 * BOX_COLS);
     const int boxed = boxed_rows(a, u);
 #pragma unroll
     for (int from = 0; from < WAVES * CHUNKS; from += BOXES) {
@@ -85,9 +88,9 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
 #pragma unroll
         for (int i = from; i < from + BOXES && i < WAVES * CHUNKS; i++)
 #pragma unroll
-            for (int j = 0; j < 8 && i % CHUNKS * 8 + j < BN / 8; j += 2) {
-                const int w = i / CHUNKS, v = (i % CHUNKS * 8 + j) * 2;
-                matrices_store(to + (i - from) * 8192 + ((j + lane / 16) ^ (lane % 8)) * 16, boxed_pair(sum, w, v), boxed_pair(sum, w, v + 1),
+            for (int j = 0; j < BOX_COLS / 8 && i % CHUNKS * (BOX_COLS / 8) + j < BN / 8; j += 2) {
+                const int w = i / CHUNKS, v = (i % CHUNKS * (BOX_COLS / 8) + j) * 2;
+                matrices_store(to + (i - from) * BOX_BYTES + ((j + lane / 16) ^ BOX_TURN(lane % 16)) * 16, boxed_pair(sum, w, v), boxed_pair(sum, w, v + 1),
                                boxed_pair(sum, w, v + 2), boxed_pair(sum, w, v + 3));
             }
         if (!LINES_ALONE) shared_to_async();
@@ -95,9 +98,9 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
         room_leave(a, s, u, wg, warp, lane, from, boxed);
         if (boxed < min(u.rows, BM))
             for (int i = from; i < end; i++) {
-                const int row = wave_row(u, wg, i / CHUNKS), col = i % CHUNKS * 64;
+                const int row = wave_row(u, wg, i / CHUNKS), col = i % CHUNKS * BOX_COLS;
                 if (row < boxed || col >= wave_cols(u, i / CHUNKS)) continue;
-                store_lines(a, s, u, room - s.base + (i - from) * 8192 + warp * 2048, row + warp * 16, wave_col(u, wg, i / CHUNKS) + col, lane);
+                store_lines(a, s, u, room - s.base + (i - from) * BOX_BYTES + warp * (BOX_BYTES / 4), row + warp * 16, wave_col(u, wg, i / CHUNKS) + col, lane);
             }
     }
 }

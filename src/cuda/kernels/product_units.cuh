@@ -27,7 +27,6 @@ typedef struct unit {
     int block;       /* scales: the block at k, in units of 128 or 32 values */
     bool broad;      /* BROAD: 2 BN columns */
     bool strip;      /* STRIP: BN / 2 columns, and the cluster's blocks have rows of their own */
-    bool ahead;      /* the first 64 stages' scales of B's squares are fetched already (send_early) */
 } unit;
 
 #define BLOCK_OF_SCALES (SCALING == SCALING_MX || SCALING == SCALING_ROWS || SCALE_E8M0 ? 32 : 128) /* values of a scale */
@@ -55,12 +54,14 @@ MOII_FN int broad_tiles(const product_args &a) { return (a.n_tiles + 1) / 2; }
 /* Units of a group of so many rows. */
 MOII_FN int group_units(const product_args &a, int rows) { return tiles_high(rows) * a.n_tiles + (ends_broad(rows) ? broad_tiles(a) : 0); }
 
-/* x / by, from a guess that is off by less than 1 until x / by is 2^22, and is put right however far it is off. */
-MOII_FN int quotient(int x, int by)
+/* x / by, from a guess that is off by less than 1 until x / by is 2^22, and is put right however far it is off; small: x is less than that, and a step either
+ * way is all the code that there is. */
+MOII_FN int quotient(int x, int by, bool small = false)
 {
     float inverse;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"((float)by));
     int q = (int)((float)x * inverse), rest = x - q * by;
+    if (small) return rest < 0 ? q - 1 : rest >= by ? q + 1 : q;
     while (rest < 0) q--, rest += by;
     while (rest >= by) q++, rest -= by;
     return q;
@@ -81,7 +82,7 @@ MOII_FN void unit_at(const product_args &a, int group, int begin, int end, int m
 {
     const int row = m * BM + down;
     u->group = group;
-    u->broad = broad, u->strip = u->ahead = false;
+    u->broad = broad, u->strip = false;
     u->col = (n * CLUSTER + (CLUSTER > 1 ? (int)block : 0)) * COLUMNS << broad;
     u->k = 0, u->k_end = a.k, u->block = 0;
 #if GROUPS == PRODUCT_ROWS
@@ -107,15 +108,15 @@ MOII_FN void strip_unit(const product_args &a, int i, unsigned int block, unit *
     u->strip = true;
 }
 
-/* Where the `in`-th unit of a band lies, `high` tiles high, ends: with a broad one behind those of each two columns. */
+/* Where the `in`-th unit of a band lies, `high` tiles high, ends: with a broad one behind those of each two columns; small: as quotient has it. */
 typedef struct spot { int m, n; bool broad; } spot;
-MOII_FN spot spot_in_band(const product_args &a, int in, int high, bool ends)
+MOII_FN spot spot_in_band(const product_args &a, int in, int high, bool ends, bool small = false)
 {
     if (!BROAD || !ends) {
-        const int n = high == 1 ? in : quotient(in, high);
+        const int n = high == 1 ? in : quotient(in, high, small);
         return { in - n * high, n, false };
     }
-    const int two = quotient(in, 2 * high + 1), rest = in - two * (2 * high + 1), columns = min(2, a.n_tiles - 2 * two);
+    const int two = quotient(in, 2 * high + 1, small), rest = in - two * (2 * high + 1), columns = min(2, a.n_tiles - 2 * two);
     if (rest >= columns * high) return { high, two, true };
     return { rest < high ? rest : rest - high, 2 * two + (rest >= high), false };
 }
