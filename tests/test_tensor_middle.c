@@ -23,8 +23,9 @@ static void finish(moit_job *j, moit_rng *rng, uint64_t salt)
     moit_job_close(j);
 }
 
-/* A second tile that begins within a square of B; D by lines, by boxes of 64 or of 32 columns, by neither (rows that begin anywhere); one warpgroup alone, which
- * has two stages' products, of as many stages as rounds of four, or more; last rows that are few; more tiles than blocks, or one for each. */
+/* A second tile that begins within a square of B; D by lines, by boxes of 64 or of 32 columns, by neither (rows that begin anywhere, or end within 16
+ * bytes), with and without something behind its rows; one warpgroup alone, which has two stages' products, of as many stages as rounds of four, or more;
+ * last rows that are few; more tiles than blocks, or one for each. */
 static void test_widths(void **state)
 {
     (void)state;
@@ -39,7 +40,10 @@ static void test_widths(void **state)
         { 200, 70, 2080, 3, "WGS=2 WAVES=1 BN=80", true, 0 },    { 200, 144, 4160, 3, "WGS=2 WAVES=1 BN=144", true, 0 },
         { 260, 250, 400, 3, "WGS=2 WAVES=1 BN=128", false, 0 },  { 300, 100, 1200, 3, "WGS=2 WAVES=1 BN=128", true, 0 },
         { 200, 95, 400, 3, "WGS=2 WAVES=1 BN=96", true, 97 },    { 150, 149, 400, 3, "WGS=1 WAVES=1 BN=96", false, 151 },
-        { 200, 420, 4160, 3, "WGS=2 WAVES=1 BN=144", false, 0 },
+        { 200, 95, 400, 3, "WGS=2 WAVES=1 BN=96", true, 104 },   { 200, 88, 400, 3, "WGS=2 WAVES=1 BN=96", true, 104 },
+        { 260, 56, 400, 4, "WGS=2 WAVES=1 BN=64", true, 72 },    { 260, 59, 400, 4, "WGS=2 WAVES=1 BN=64", true, 72 },
+        { 385, 184, 1040, 3, "WGS=2 WAVES=1 BN=96", false, 200 }, { 135, 72, 1040, 3, "WGS=1 WAVES=1 BN=96", true, 88 },
+        { 260, 125, 400, 3, "WGS=2 WAVES=1 BN=128", true, 136 },  { 200, 420, 4160, 3, "WGS=2 WAVES=1 BN=144", false, 0 },
     };
     int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
     for (int i = part; i < count; i += parts) {

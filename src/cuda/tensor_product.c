@@ -323,7 +323,8 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     x.vectors = moii_aligned(x.d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
     bool carries = moii_tile_carries(p, t);
     bool boxes = carries || (!p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && !t->thin && !moii_tile_by_lines(p, t) && t->bn % 32 == 0);
-    if (x.vectors && boxes) {
+    bool whole = p->n * (p->out_f32 ? 4 : 2) % 16 == 0; /* a box of which 16 bytes are not all in D stores them all the same */
+    if (x.vectors && whole && boxes) {
         int64_t extent[3] = { p->n, p->grouping == PRODUCT_MASKED ? p->groups * r->m : r->m, p->grouping == PRODUCT_DEPTH ? p->groups : 1 };
         MOII_TRY(make_map(plan, where, "d", &x.d_map, carries ? &plain_f32 : &plain_bf16, r->d, extent, x.ldd, carries ? 32 : moii_tile_box(p, t), 64, false));
         x.d_boxes = 1;
