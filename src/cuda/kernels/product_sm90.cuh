@@ -114,7 +114,7 @@
 /* of a thread; 64 K in all, in eights, of which the block is started with an equal share for each */
 #define PRODUCER_REGISTERS (THREADS == 640 ? 32 : WIDENS && THREADS == 384 ? 72 : 56)
 #define CONSUMER_REGISTERS (THREADS == 640 ? 112 : THREADS == 384 ? WIDENS ? 216 : 224 : 152)
-/* whether the loading warps give registers to the others, which takes 400 clocks of a block's first thousands; of small tiles all have enough */
+/* whether the loading warps give registers to the others, which takes 300 clocks of a block's first thousands; of small tiles all have enough */
 #define SUMS (BN / 2 * (WAVES + 1 + (SHORT == 2))) /* of a thread, with what products give */
 #define HANDS_OVER (THREADS > 256 && !(THREADS == 384 && SCALING == SCALING_SQUARE && SUMS <= 96))
 #define PROMOTED (SCALING != SCALING_NONE)
