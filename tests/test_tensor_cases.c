@@ -503,13 +503,48 @@ static void test_rows_apart(void **state)
     moit_free(left);
 }
 
+/* Room behind rows of D, whose last columns are whole pieces of 16 bytes or are not: nothing is written there (moit_job_check), whichever way D leaves. */
+static void test_room(void **state)
+{
+    (void)state;
+    if (!moit_hopper()) skip();
+    static const struct { int grouping; moi_dtype out; bool accumulate; int64_t n, ldd; } cases[] = {
+        { MOIT_DENSE, MOI_BF16, false, 137, 144 }, { MOI_GROUP_M, MOI_BF16, false, 137, 144 },    { MOI_GROUP_MASKED, MOI_BF16, false, 71, 88 },
+        { MOIT_DENSE, MOI_BF16, false, 136, 152 }, { MOI_GROUP_M, MOI_BF16, false, 200, 208 },    { MOI_GROUP_MASKED, MOI_BF16, false, 72, 88 },
+        { MOIT_DENSE, MOI_F32, true, 137, 144 },   { MOI_GROUP_K, MOI_F32, true, 137, 140 },      { MOI_GROUP_M, MOI_F32, false, 139, 140 },
+        { MOIT_DENSE, MOI_F32, true, 140, 148 },   { MOI_GROUP_K, MOI_F32, true, 140, 144 },      { MOI_GROUP_M, MOI_F32, false, 140, 148 },
+    };
+    static const int64_t cuts[] = { 0, 300, 430 };
+    int parts, part = moit_part(&parts), count = 2 * (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor room", (uint64_t)i);
+        int c = i / 2;
+        bool ragged = cases[c].grouping == MOI_GROUP_M || cases[c].grouping == MOI_GROUP_K, masked = cases[c].grouping == MOI_GROUP_MASKED;
+        moit_job j = { .gpu = true, .grouping = cases[c].grouping, .out = cases[c].out, .accumulate = cases[c].accumulate, .m = 300, .n = cases[c].n,
+                       .k = 256, .ldd = cases[c].ldd, .sm_limit = 4, .groups = MOIT_GROUPS, .rows = 200 };
+        if (ragged) j.groups = 2, j.rows = 430, memcpy(j.offsets, cuts, sizeof cuts);
+        for (int g = 0; masked && g < MOIT_GROUPS; g++) j.counts[g] = 17 * g;
+        if (!ragged && !masked) j.groups = 1;
+        if (cases[c].grouping != MOIT_DENSE && cases[c].grouping != MOI_GROUP_K) j.m = 0;
+        if (cases[c].grouping == MOI_GROUP_K) j.a.format = j.b.format = i % 2 ? (moi_format)BLK(COL) : (moi_format)MX(COL);
+        else if (i % 2) j.a.format = (moi_format)BLK(COL), j.b.format = (moi_format)SQUARES;
+        else j.a.format = j.b.format = (moi_format)PLAIN;
+        moit_job_operands(&j, &rng);
+        moit_job_plan(&j, moit_gpu());
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_weights_alone), cmocka_unit_test(test_gather),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_strip), cmocka_unit_test(test_boxes), cmocka_unit_test(test_brief),
         cmocka_unit_test(test_split), cmocka_unit_test(test_few_tiles), cmocka_unit_test(test_scale_ends),
-        cmocka_unit_test(test_far_rows), cmocka_unit_test(test_rows_apart),
+        cmocka_unit_test(test_far_rows), cmocka_unit_test(test_rows_apart), cmocka_unit_test(test_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,7 @@ emulated test_tensor_cases 1 27/80 # FP32 by boxes, a block of rows shared by bo
 emulated test_tensor_cases 1 53/80 # a reduction in groups with one scale for each part of a row
 emulated test_tensor_cases 1 9/80 # cut tiles, with the bits of others; few tiles
 emulated test_tensor_cases 1 33/80 # tiles drawn by tickets that are added to
+emulated test_tensor_cases 1 3/997 # ragged rows that end within 16 bytes, with room behind them
 emulated test_tensor_tickets 1 2/80 # more groups than are looked at at a time, of few and of many rows
 emulated test_tensor_tickets 1 4/80 # groups of many rows among empty ones, sums that are added to
 emulated test_tensor_tickets 1 7/80 # sums of products with one scale a row, groups of many rows among such of few

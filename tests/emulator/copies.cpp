@@ -255,6 +255,8 @@ static void box_store(uint64_t map_address, const int at[5], unsigned int from, 
     shared(from, box_bytes(map)), from &= 0xFFFFFF;
     if (from % 128) device.fail("a box comes from a multiple of 128");
     if (adds && map.element != 4) device.fail("boxes of FP32 alone can be added");
+    const bool within = map.size[0] * map.element % 16 && x < (int64_t)map.size[0] && x + (int64_t)map.box[0] > (int64_t)map.size[0];
+    if (within) device.fail("a box that ends within 16 bytes of its map stores them all"); /* an H200 does */
     const char *memory = device.self->in->memory;
     if (checking) copier_reads((int)from, box_bytes(map), device.self), tell_rows(map, at, WRITES);
     bulks.push_back({ device.self, false, [=] {
