@@ -115,12 +115,13 @@ static inline int64_t moii_tile_strips(const moii_tensor_product *p, const moii_
 /* Units of work of m rows at most: a group may begin in the middle of what would be a tile. */
 int64_t moii_tensor_units(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m);
 
-/* Whether no block has a second tile of BF16, for which its first one would have to make room: product_sm90.cuh's LONE; whether it leaves by lines then. */
+/* Whether no block has a second tile of BF16, for which its first one would have to make room: product_sm90.cuh's LONE. */
 static inline bool moii_tile_lone(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     bool small = p->grouping == PRODUCT_DENSE && p->scaling == SCALING_SQUARE && !p->out_f32 && !t->thin && t->waves == 1; /* larger ones lose by it */
     return small && moii_tensor_units(p, t, p->m) * t->cluster * t->split <= p->sms;
 }
+/* Whether it leaves by lines then. */
 static inline bool moii_tile_by_lines(const moii_tensor_product *p, const moii_tensor_tile *t) { return t->few && moii_tile_lone(p, t); }
 
 /* Columns of a box of BF16: product_sm90.cuh's BOX_COLS. */

@@ -262,7 +262,7 @@ static const moii_tensor_tile large_outer[] = { { 2, 1, 128, 6, 2, 1, 1, 0, 0, 0
 /* Sums of short reductions leave as often as others are made: all of a tile's at once, while the next is multiplied. */
 static const moii_tensor_tile brief = { 2, 1, 128, 4, 2, 1, 1, 0, 0, 0, 0 };
 
-/* One matrix of a few hundred rows, and (the last five) of less than half as many tiles as there are multiprocessors. */
+/* One matrix of a few hundred rows, and (the last five, in two parts) of at most half as many tiles as there are multiprocessors. */
 static const moii_tensor_tile middle[] = {
     { 2, 2, 128, 4, 1, 1, 1, 0, 0, 0, 0 }, { 3, 1, 128, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 192, 5, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 160, 6, 1, 1, 1, 0, 0, 0, 0 },
     { 2, 1, 144, 6, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 }, { 2, 1, 96, 8, 1, 1, 1, 0, 0, 0, 0 },  { 2, 1, 80, 8, 1, 1, 1, 0, 0, 0, 0 },
@@ -334,7 +334,8 @@ static void consider_middle(search *s, int64_t rows)
     for (int i = 0; i < (int)(sizeof middle / sizeof *middle); i++) {
         const moii_tensor_tile *t = &middle[i];
         int64_t blocks = moii_tensor_units(s->p, t, rows) * t->split;
-        bool fits = rows <= 512 && !s->p->sm_limit && blocks <= s->p->sms - (t->wgs == 1); /* a cluster with parts has one unit; small ones need air */
+        /* a cluster with parts has one unit; beside small ones one multiprocessor is left over */
+        bool fits = rows <= 512 && !s->p->sm_limit && blocks <= s->p->sms - (t->wgs == 1);
         if (t->split == 1 || fits) consider(s, *t);
     }
 }

@@ -23,9 +23,9 @@ MOII_FN unit look_at_card(const shared &s, hand h)
     const int *from = (const int *)(s.p + CARDS_AT + 32 * (h % CARDS));
     const int4 v = *(const int4 *)from, w = *(const int4 *)(from + 4);
     unit u;
-    u.group = v.x, u.row = v.y, u.rows = v.z, u.col = v.w & ~7, u.d_row = w.x, u.block = w.w;
+    u.group = v.x, u.row = v.y, u.rows = v.z, u.col = v.w & ~7, u.d_row = w.x, u.block = PARTS_OF_K ? w.w : 0;
     u.broad = BROAD && v.w & 1, u.strip = STRIP && v.w & 2; /* a tile's first column is a multiple of 8 */
-    u.k = w.y, u.k_end = w.z;
+    u.k = PARTS_OF_K ? w.y : 0, u.k_end = w.z;
     return u;
 }
 
@@ -33,7 +33,8 @@ MOII_FN unit look_at_card(const shared &s, hand h)
 MOII_FN unit read_card(const shared &s, hand h)
 {
     unit u = look_at_card(s, h);
-    u.k = uniform(u.k), u.k_end = uniform(u.k_end);
+    if (PARTS_OF_K) u.k = uniform(u.k);
+    u.k_end = uniform(u.k_end);
     return u;
 }
 

@@ -3,7 +3,7 @@
  *
  * Whatever a kernel does first it does slowly: its code, its constants and the offsets of groups come from memory.  Found as all others are, the first
  * unit's first copy was sent 4500 clocks after the block had begun, of ragged groups 8500.  Here a whole warp looks for it, by a short way that does not know
- * all cases, and sends for the stages that the ring has room for (product_load.cuh), before the block's other warps and its cluster have met. */
+ * all cases, and sends for the first stages (EARLY_STAGES; product_load.cuh), before the block's other warps and its cluster have met. */
 #ifndef MOII_PRODUCT_EARLY_CUH
 #define MOII_PRODUCT_EARLY_CUH
 

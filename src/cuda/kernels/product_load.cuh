@@ -131,7 +131,7 @@ MOII_FN void load_step(const product_args &a, const shared &s, const unit &u, fe
 
 #if EARLY
 /* The warp that loads tiles, before the block has met: it opens the barriers of the stages that it sends, and then those of cards, for the others wait for the
- * first one.  Each block fetches A for itself, for the others of its cluster may not be there yet.  What the kernel in front makes is waited for behind what
+ * first card.  Each block fetches A for itself, for the others of its cluster may not be there yet.  What the kernel in front makes is waited for behind what
  * is there without it.  Gives the stages that were sent. */
 MOII_FN int send_early(const product_args &a, const shared &s, unsigned int block)
 {

@@ -14,7 +14,7 @@
  *             OUTER   1: the tensor cores multiply the scales of 1x128 by 1x128 with each other, too (no PRODUCT_ROWS; product_outer.cuh)
  *             SHORT   1: few rows: weights come from memory once, and so does the code, so that little of it is best;
  *                     2: and long chains of stages: one stage's products run while another's are added
- *             LONE    1: no block has a second tile, which the way that BF16 leaves by would have to make room for
+ *             LONE    1: no block has a second tile: D's room in shared memory is used once
  *             TURNS   teams of WGS warpgroups that take the stages of a tile in turn, and add up at its end
  *             STAGES  of the ring of tiles of A and B;  CLUSTER  blocks side by side along N that share a tile of A
  *             FOLLOWS 1: the kernel in front made A in order, and waited for all that came before (gather_sm90)
@@ -131,10 +131,11 @@
 #define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256 || BRIEF || OUTER) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
 /* two loading warps that nobody needs send the boxes of D, one a warpgroup's, which goes on meanwhile (product_send.cuh) */
 #define SENDS (WGS == 2 && !LONE && TURNS == 1 && SPLIT == 1 && !OUT_F32 && !SWIGLU && !SHORT && SCALE_ARRIVALS == 0 && !WIDENS)
-/* BF16 leaves by lines, each warp's own: no map has boxes for it, or of few rows, where it is shorter, for the block has nothing else to do */
+/* of few rows BF16 leaves by lines, each warp's own: that is shorter, and the block has nothing else to do meanwhile */
 #define LINES (LONE && SHORT)
+/* it does so there, and where no map has boxes for it; nobody sends them */
 #define LINES_ALONE (!SENDS && (BN % 32 != 0 || LINES))
-/* of a box of BF16: half as wide where that fits a tile's columns, and what leaves is boxes */
+/* of a box of BF16: 32 columns where BN is an odd multiple of that */
 #define BOX_COLS (BN % 64 == 32 && !LINES ? 32 : 64)
 #define BOX_BYTES (64 * 2 * BOX_COLS)
 /* warps that read what the block works on */
@@ -154,8 +155,12 @@
  * the parts read at one time then lies side by side; else a tile's stages are ROTATED (product_units.cuh). */
 #define ANY_ORDER (SHORT && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
 #define STRIDE (ANY_ORDER ? SPLIT : 1)
-/* the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early */
-#define EARLY ((SPLIT == 1 || SHORT) && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS)
+/* the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early.  Not of groups' rows beside scales of
+ * squares: behind that code the stages' own loop is slower, which costs up to 3 % (docs/notes/gemm-hopper.md, "From a stage's release to its copies") */
+#define EARLY \
+    ((SPLIT == 1 || SHORT) && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS && (!B_GROUPED || SCALING != SCALING_SQUARE || FOLLOWS))
+/* whether units differ in the part of the reduction that they have; else all begin at 0, which is then known */
+#define PARTS_OF_K (GROUPS == PRODUCT_DEPTH || SPLIT > 1)
 #define EARLY_STAGES (DEAL || FOLLOWS || STAGES < 3 ? STAGES : 3) /* all, where much is to be found out of groups, or waited for, behind them */
 #define WAITS_LATE (FOLLOWS && EARLY) /* the kernel in front is waited for behind the first stages of B */
 #define SQUARES_AHEAD (EARLY && SCALING == SCALING_SQUARE)

@@ -43,16 +43,12 @@ MOII_FN void place_squares(const shared &s, const squares &v, unsigned int place
     if (lane == 0) barrier_arrive(squares_full(s, place));
 }
 
-/* They are the fetched-th 64. */
-MOII_FN void write_squares(const shared &s, const squares &v, unsigned int fetched)
-{
-    barrier_wait(squares_empty(s, fetched & 1), (fetched >> 1 & 1) ^ 1);
-    place_squares(s, v, fetched & 1);
-}
-
+/* Those of the fetched-th 64 stages, which begin with `step`. */
 MOII_FN void fetch_squares(const product_args &a, const shared &s, const unit &u, int step, unsigned int fetched)
 {
-    write_squares(s, read_squares(a, u, step), fetched);
+    const squares v = read_squares(a, u, step);
+    barrier_wait(squares_empty(s, fetched & 1), (fetched >> 1 & 1) ^ 1);
+    place_squares(s, v, fetched & 1);
 }
 
 /* The warp that loads them asks for the first unit's before it is told which one that is, and before weights stand in front of them. */
@@ -62,7 +58,7 @@ MOII_FN squares_ahead ask_for_squares(const product_args &a, unsigned int block)
 {
     squares_ahead ahead = { };
     unit u;
-    ahead.known = find_first(a, block, &u);
+    ahead.known = find_first(a, block, &u) && steps_of(u) > 0;
     if (ahead.known) ahead.first = read_squares(a, u, 0);
     return ahead;
 }

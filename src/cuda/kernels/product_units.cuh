@@ -54,8 +54,8 @@ MOII_FN int broad_tiles(const product_args &a) { return (a.n_tiles + 1) / 2; }
 /* Units of a group of so many rows. */
 MOII_FN int group_units(const product_args &a, int rows) { return tiles_high(rows) * a.n_tiles + (ends_broad(rows) ? broad_tiles(a) : 0); }
 
-/* x / by, from a guess that is off by less than 1 until x / by is 2^22, and is put right however far it is off; small: x is less than that, and a step either
- * way is all the code that there is. */
+/* x / by, from a guess that is off by less than 1 until x / by is 2^22, and is put right however far it is off; small: x / by is less than that, and
+ * a step either way is all the code that there is. */
 MOII_FN int quotient(int x, int by, bool small = false)
 {
     float inverse;
