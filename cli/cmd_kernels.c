@@ -28,14 +28,23 @@ static void show(void *user, const moi_kernel_info *k)
            k->register_limit, k->local_bytes, (long long)k->cubin_bytes, k->compiled ? "compiled" : "was there");
 }
 
+/* "I/N" */
+static bool read_part(const char *text, moi_kernels_config *c)
+{
+    int end = 0;
+    if (!text) return true;
+    return sscanf(text, "%9d/%9d%n", &c->part, &c->parts, &end) == 2 && !text[end] && c->parts > 0 && c->part >= 0 && c->part < c->parts;
+}
+
 int cmd_kernels(int argc, char **argv)
 {
-    const char *what = NULL, *archs = NULL, *folder = NULL;
+    const char *what = NULL, *archs = NULL, *folder = NULL, *part = NULL;
     int64_t threads = 0;
     arg table[] = {
         { "WHAT", ARG_CHOICE, &what, "list|compile", "list: the kernels and what they are written for; compile: fill a folder", .required = true },
         { "arch", ARG_TEXT, &archs, "LIST", "only these architectures, as sm_90a,sm_100a", .required = false },
         { "out", ARG_TEXT, &folder, "DIR", "compile: the folder; ship it and name it by MOI_KERNELS", .required = false },
+        { "part", ARG_TEXT, &part, "I/N", "only every N-th kernel from the I-th on, counted from 0", .required = false },
         { "threads", ARG_INT, &threads, "N", "threads that compile, 0: all", .min = 0, .max = 1024 },
     };
     args_spec spec = ARGS_SPEC("kernels", "Lists the GPU kernels, or compiles them ahead of time with NVRTC, which needs no GPU.  A kernel that spills or\n"
@@ -49,6 +58,10 @@ int cmd_kernels(int argc, char **argv)
     }
     tally t = { .compiling = compiling };
     moi_kernels_config config = MOI_KERNELS_CONFIG_INIT;
+    if (!read_part(part, &config)) {
+        fprintf(stderr, "moiety kernels: --part wants I/N with I from 0 to N - 1, got '%s'\n", part);
+        return CMD_USAGE;
+    }
     config.archs = archs;
     config.folder = folder;
     config.threads = (int32_t)threads;

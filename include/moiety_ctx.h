@@ -99,6 +99,7 @@ typedef struct moi_kernels_config {
     int32_t threads;     /* 0: all cores */
     void (*each)(void *user, const moi_kernel_info *info);
     void *user;
+    int32_t part, parts; /* every parts-th kernel from the part-th on, for several machines; parts 0: all */
 } moi_kernels_config;
 #define MOI_KERNELS_CONFIG_INIT { .size = sizeof(moi_kernels_config) }
 

@@ -55,19 +55,22 @@ static bool wanted(const char *archs, const char *arch)
     return false;
 }
 
-/* Each kernel for each arch it states, each variant; returns how many, and fills `jobs` where that is not NULL. */
-static int plan_jobs(const char *archs, moii_jit_job *jobs)
+/* Each kernel for each arch it states, each variant, of those the part that is asked for; returns how many, and fills `jobs` where that is not NULL. */
+static int plan_jobs(const moi_kernels_config *c, moii_jit_job *jobs)
 {
     char arch[MOII_ARCH];
     const moii_kernel *k;
-    int count = 0;
+    int count = 0, all = 0;
     for (int i = 0; (k = moii_kernel_at(i)); i++)
         for (const char *p = k->archs; (p = next_word(p, " ", arch, sizeof arch));)
-            for (int v = 0; wanted(archs, arch) && v < (k->variants ? k->variants : 1); v++, count++) {
-                if (!jobs) continue;
-                jobs[count].kernel = k;
-                memcpy(jobs[count].arch, arch, sizeof arch);
-                if (k->variants) k->variant(v, jobs[count].defines);
+            for (int v = 0; wanted(c->archs, arch) && v < (k->variants ? k->variants : 1); v++) {
+                if (c->parts && all++ % c->parts != c->part) continue;
+                if (jobs) {
+                    jobs[count].kernel = k;
+                    memcpy(jobs[count].arch, arch, sizeof arch);
+                    if (k->variants) k->variant(v, jobs[count].defines);
+                }
+                count++;
             }
     return count;
 }
@@ -127,11 +130,13 @@ moi_status moi_kernels_compile(const moi_kernels_config *config)
     MOII_REQUIRE(c.threads >= 0 && c.threads <= 1024, MOI_ERR_ARG, "moi_kernels_compile: threads must be 0..1024, got %d", c.threads);
     MOII_REQUIRE(!c.folder || (*c.folder && strlen(c.folder) < MOII_PATH), MOI_ERR_ARG,
                  "moi_kernels_compile: folder must have 1 to %d letters", MOII_PATH - 1);
+    MOII_REQUIRE(c.parts >= 0 && c.part >= 0 && c.part < (c.parts ? c.parts : 1), MOI_ERR_ARG,
+                 "moi_kernels_compile: part must be 0..parts-1, got %d of %d", c.part, c.parts);
     MOII_TRY(check_archs(c.archs));
-    int count = plan_jobs(c.archs, NULL);
+    int count = plan_jobs(&c, NULL);
     moii_jit_job *jobs = calloc((size_t)count + 1, sizeof *jobs);
     MOII_REQUIRE(jobs, MOI_ERR_NOMEM, "moi_kernels_compile: no memory for %d kernels", count);
-    plan_jobs(c.archs, jobs);
+    plan_jobs(&c, jobs);
     moi_status status = c.folder ? compile(&c, jobs, count) : MOI_OK;
     moi_status first = status;
     for (int i = 0; i < count && !status; i++) {
