@@ -41,7 +41,7 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int parts = t->split > 1 ? t->split * (int)moii_ceil_div(t->waves * t->bn / 8, t->split) * 128 * t->wgs * 16 : 0;
     int places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
     int tops = p->swiglu ? t->wgs * bm * 4 : 0;
-    return places + tops + zeros + squares + 448 + join + parts + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
+    return places + tops + zeros + squares + 576 + join + parts + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
 /* ---- the estimate ---- */
@@ -143,7 +143,8 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
 static double pace_clocks(const moii_tensor_product *p, const moii_tensor_tile *t, double rounds, double steps)
 {
     if (p->grouping == PRODUCT_DEPTH || p->scaling == SCALING_VECTOR || p->widens || moii_tensor_group_rows(p) <= 128) return 0.0;
-    if (t->cluster > 1) return 600.0 + 10.0 * steps;
+    bool across = p->grouping == PRODUCT_ROWS && p->scaling == SCALING_SQUARE && p->n <= FEW_COLUMNS; /* tiles at work are whole rows of D: they keep A in L2 */
+    if (t->cluster > 1 || across) return (t->cluster > 1 ? 600.0 : 0.0) + 10.0 * steps;
     bool tall = t->wgs == 3 && p->scaling == SCALING_SQUARE && p->grouping == PRODUCT_DENSE && p->n <= FEW_COLUMNS && rounds > 1.0;
     return 5.0 * steps * rounds + (tall ? 25.0 * steps : 0.0);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * product_deal.cuh: which unit a block works on next, for product_sm90.cuh.  The warp that loads tiles finds the block's units and deals
- * them to all others: cards of 32 bytes in shared memory, CARDS of them in turn, each with a barrier for "dealt" and one for "read".
+ * product_deal.cuh: which unit a block works on next, for product_sm90.cuh.  A warp of its own (product_dealer.cuh), or the one that loads tiles where
+ * none is free, finds the block's units and deals them to all others: cards of 32 bytes in shared memory, CARDS of them in turn, each with a barrier for
+ * "dealt" and one for "read".
  *
  *   DEAL 0   cluster c takes the units c, c + clusters, ...
  *   DEAL 1   clusters draw tickets from a counter, so that none waits for those with larger tiles (PRODUCT_ROWS).  Tiles of groups of few rows,
@@ -167,33 +168,69 @@ MOII_FN bool search_unit(const product_args &a, search *at, bool few, int i, uns
 }
 
 #if CLUSTER > 1
+/* The first block is at most so many units ahead of another: what its own cards allow, a ring of stages that they share, pieces of a tile without rows. */
+static_assert(CARDS + STAGES + 3 <= TICKETS, "a ticket's place is taken before it was read");
 MOII_FN unsigned int ticket_at(const shared &s, unsigned int i) { return s.base + TICKETS_AT + i % TICKETS * 16; } /* and its barrier */
 #endif
 
-/* The next ticket of the cluster.  The first block's leading lane draws, the other blocks are told.  drawn: the counter as that lane found it last, which
- * nobody touches before it is wanted, not even to add to it, for that would wait for it. */
+#if CLUSTER > 1
+/* A block other than the first is told the ticket behind `dealt` units. */
+MOII_FN int hear_ticket(const shared &s, hand dealt, bool leads)
+{
+    const unsigned int at = ticket_at(s, dealt - 1);
+    if (leads) barrier_expect(at + 8, 4);
+    barrier_wait(at + 8, (dealt - 1) / TICKETS & 1);
+    return (int)shared_read_word(at);
+}
+#endif
+
+MOII_FN void tell_ticket(const shared &s, hand dealt, int ticket)
+{
+#if CLUSTER > 1
+    for (unsigned int b = 1; b < CLUSTER; b++) word_send(ticket_at(s, dealt - 1), (unsigned int)ticket, ticket_at(s, dealt - 1) + 8, b);
+#endif
+}
+
+MOII_FN int from_leader(int x, bool leads) { return __shfl_sync(~0u, x, __ffs((int)__ballot_sync(~0u, leads)) - 1); }
+
+/* The next ticket of the cluster, behind `dealt` units: the first block's leading lane draws, the other blocks are told. */
+#if DEALS_APART
+/* Not before the multiprocessor is done with the tile before the last one that was dealt: drawn earlier, tiles would be less in the order in which they are
+ * done, which L2 minds.  Short tiles do not leave the time for that. */
+MOII_FN int draw(const product_args &a, const shared &s, deck *, int *, hand dealt, unsigned int block, bool leads)
+{
+    enum { LONG = 8 }; /* stages */
+    const hand ahead = a.k >= LONG * STEP ? 2 : CARDS;
+    int ticket = first_unit();
+    if (dealt == 0) return ticket;
+    if (dealt >= ahead) barrier_wait(card_read(s, dealt - ahead), (dealt - ahead) / CARDS & 1);
+#if CLUSTER > 1
+    if (block > 0) return hear_ticket(s, dealt, leads);
+#endif
+    if (leads) {
+        ticket = units_apart() + atomicAdd(a.tickets, 1);
+        tell_ticket(s, dealt, ticket);
+    }
+    return from_leader(ticket, leads);
+}
+#else
+/* By one who has no time to wait: drawn: the counter as that lane found it last, which nobody touches before it is wanted, not even to add to it, for that
+ * would wait for it. */
 MOII_FN int draw(const product_args &a, const shared &s, deck *d, int *drawn, hand dealt, unsigned int block, bool leads)
 {
     const int ticket = d->next;
 #if CLUSTER > 1
-    if (block > 0) {
-        if (dealt == 0) return ticket;
-        const unsigned int at = ticket_at(s, dealt - 1);
-        if (leads) barrier_expect(at + 8, 4);
-        barrier_wait(at + 8, (dealt - 1) / TICKETS & 1);
-        return (int)shared_read_word(at);
-    }
+    if (block > 0) return dealt == 0 ? ticket : hear_ticket(s, dealt, leads);
 #endif
     if (ticket >= units_in_all(s)) return ticket; /* nobody asks for another */
-    d->next = 2 * units_apart() + __shfl_sync(~0u, *drawn, __ffs((int)__ballot_sync(~0u, leads)) - 1);
+    d->next = 2 * units_apart() + from_leader(*drawn, leads);
     if (leads) {
-#if CLUSTER > 1
-        for (unsigned int b = 1; b < CLUSTER; b++) word_send(ticket_at(s, dealt), (unsigned int)d->next, ticket_at(s, dealt) + 8, b);
-#endif
+        tell_ticket(s, dealt + 1, d->next);
         *drawn = atomicAdd(a.tickets, 1);
     }
     return ticket;
 }
+#endif
 
 /* dealt: units so far. */
 MOII_FN bool next_unit(const product_args &a, const shared &s, deck *d, int *drawn, hand dealt, unsigned int block, bool leads, unit *u)
@@ -210,29 +247,48 @@ MOII_FN bool next_unit(const product_args &a, const shared &s, deck *d, int *dra
     return true;
 }
 
-/* The next unit for all; false: there is none, and all are told so. */
-MOII_FN bool deal_unit(const product_args &a, const shared &s, deck *d, int *drawn, hand *h, unsigned int block, bool leads)
+/* Who deals: which unit comes next, and on which card.  first: the first unit's card is dealt. */
+typedef struct dealer {
+    deck cards;
+    hand next;
+    int drawn; /* as draw has it */
+    bool leads;
+} dealer;
+
+MOII_FN dealer dealer_make(const product_args &a, const shared &s, unsigned int block, bool leads, bool first)
 {
-    unit u;
-    const bool more = next_unit(a, s, d, drawn, *h, block, leads, &u);
-    if (!more) u.group = -1;
-    if (leads) deal_card(s, *h, u);
+    dealer d = { deck_make(a, s), first, first_unit() - units_apart(), leads };
+    if (first) draw(a, s, &d.cards, &d.drawn, 0, block, leads); /* its ticket */
+    return d;
+}
+
+/* The next unit for all; false: there is none, and all are told so. */
+MOII_FN bool deal_unit(const product_args &a, const shared &s, dealer *d, unsigned int block, unit *u)
+{
+    const bool more = next_unit(a, s, &d->cards, &d->drawn, d->next, block, d->leads, u);
+    if (!more) u->group = -1;
+    if (d->leads) deal_card(s, d->next, *u);
     __syncwarp();
-    ++*h;
+    ++d->next;
     return more;
 }
 #else
-typedef cursor deck;
+/* Who deals: one thread, or all lanes of a warp, which find the same.  first: the first unit's card is dealt. */
+typedef struct dealer {
+    cursor cards;
+    hand next;
+    bool leads;
+} dealer;
 
-MOII_FN deck deck_make(const product_args &a) { return cursor_begin(a); }
+MOII_FN dealer dealer_make(const product_args &a, const shared &, unsigned int, bool leads, bool first) { return { cursor_begin(a), first, leads }; }
 
-/* The dealing thread alone: the next unit for all; false: there is none, and all are told so. */
-MOII_FN bool deal_unit(const product_args &a, const shared &s, deck *d, hand *h, unsigned int block, unit *u)
+/* The next unit for all; false: there is none, and all are told so. */
+MOII_FN bool deal_unit(const product_args &a, const shared &s, dealer *d, unsigned int block, unit *u)
 {
-    const bool more = find_unit(a, d, first_unit() + (int)*h * units_apart(), block, u);
+    const bool more = find_unit(a, &d->cards, first_unit() + (int)d->next * units_apart(), block, u);
     if (!more) u->group = -1;
-    deal_card(s, *h, *u);
-    ++*h;
+    if (d->leads) deal_card(s, d->next, *u);
+    ++d->next;
     return more;
 }
 #endif

@@ -176,7 +176,7 @@ MOII_FN void ask_for_sums(const product_args &a, const unit &u)
 }
 #endif
 
-#if DEAL
+#if DEAL && !DEALS_APART
 /* Stages of the unit on a card from `step` on, of which those before `sent` are under way; behind the first one of all, what the last unit's sums will be
  * added to (of a unit without stages comes no first one: then the unit before it is not asked for). */
 MOII_FN void send_stages(const product_args &a, const shared &s, hand card, ring *r, int step, int end, int sent, unsigned int block)
@@ -200,39 +200,57 @@ MOII_FN void send_stages(const product_args &a, const shared &s, hand card, ring
 /* And deals the units, the next one while the ring is full: all lanes look for it, and what is needed of a unit stands on its card, for registers are few. */
 MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block, int sent)
 {
-    hand h = sent > 0; /* the first unit's card is dealt */
-    deck d = deck_make(a, s);
     const bool leads = elected();
+    dealer d = dealer_make(a, s, block, leads, sent > 0);
     ring r = { 0, 0 };
-    int drawn = first_unit() - units_apart();
-    bool more = true;
-    if (sent > 0) draw(a, s, &d, &drawn, 0, block, leads);
-    else more = deal_unit(a, s, &d, &drawn, &h, block, leads);
-    for (; more; sent = 0) {
-        const int steps = steps_of(look_at_card(s, h - 1)), first = min(steps, STAGES);
-        if (leads) send_stages(a, s, h - 1, &r, 0, first, sent, block);
+    unit u;
+    for (bool more = sent > 0 || deal_unit(a, s, &d, block, &u); more; sent = 0) {
+        const hand h = d.next - 1;
+        const int steps = steps_of(look_at_card(s, h)), first = min(steps, STAGES);
+        if (leads) send_stages(a, s, h, &r, 0, first, sent, block);
         __syncwarp();
-        more = deal_unit(a, s, &d, &drawn, &h, block, leads);
-        if (leads && first < steps) send_stages(a, s, h - 2, &r, first, steps, sent, block);
+        more = deal_unit(a, s, &d, block, &u);
+        if (leads && first < steps) send_stages(a, s, h, &r, first, steps, sent, block);
 #if ASKS
-        if (leads && (!ASKS_LATE || !more)) ask_for_sums(a, look_at_card(s, h - 2));
+        if (leads && (!ASKS_LATE || !more)) ask_for_sums(a, look_at_card(s, h));
 #endif
         __syncwarp();
     }
 }
 #else
-/* And deals the units. */
+/* Where the loading thread has its units from.  dealt: the card of the first one is there already; false: there is no more. */
+#if DEALS_APART
+typedef hand source;
+MOII_FN source source_open(const product_args &, const shared &, unsigned int, bool) { return 0; }
+
+MOII_FN bool source_next(const product_args &, const shared &s, source *h, unsigned int, bool, unit *u)
+{
+    barrier_wait(card_dealt(s, *h), *h / CARDS & 1);
+    *u = look_at_card(s, *h);
+    barrier_arrive(card_read(s, *h));
+    ++*h;
+    return u->group >= 0;
+}
+#else
+typedef dealer source; /* it deals them */
+MOII_FN source source_open(const product_args &a, const shared &s, unsigned int block, bool dealt) { return dealer_make(a, s, block, true, dealt); }
+
+MOII_FN bool source_next(const product_args &a, const shared &s, source *d, unsigned int block, bool dealt, unit *u)
+{
+    if (!dealt) return deal_unit(a, s, d, block, u);
+    *u = look_at_card(s, 0);
+    return true;
+}
+#endif
+
 MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block, int sent)
 {
-    hand h = sent > 0; /* the first unit's card is dealt */
-    deck d = deck_make(a);
     if (!elected()) return;
     ring r = { 0, 0 };
     unit u, next;
     int ready = 0;
-    bool more = true;
-    if (sent > 0) next = look_at_card(s, 0);
-    else more = deal_unit(a, s, &d, &h, block, &next);
+    source from = source_open(a, s, block, sent > 0);
+    bool more = source_next(a, s, &from, block, sent > 0, &next);
 #if ASKS
     unit left = { };
     bool asks = false;
@@ -254,7 +272,7 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
             if (ASKS_LATE && asks) ask_for_sums(a, left), asks = false;
 #endif
         }
-        more = deal_unit(a, s, &d, &h, block, &next);
+        more = source_next(a, s, &from, block, false, &next);
 #if ASKS
         if (!ASKS_LATE) ask_for_sums(a, u);
         else if (steps > 0) left = u, asks = true;

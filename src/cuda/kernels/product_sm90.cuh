@@ -30,9 +30,9 @@
  *             DEAL    how units are dealt to clusters (product_deal.cuh)
  *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
- *             those are not runs, or the tensor cores multiply them (OUTER); the last two send D, where they are free (SENDS).  The others multiply: the tensor
- *             cores' sums over 128 values (32 for SCALING_MX, 256 for SCALING_ROWS) are added to FP32 registers, times the scales: they keep 13 bits
- *             themselves.
+ *             those are not runs, or the tensor cores multiply them (OUTER); else the second looks for units (DEALS_APART), the last two send D (SENDS).
+ *             The others multiply: the tensor cores' sums over 128 values (32 for SCALING_MX, 256 for SCALING_ROWS) are added to FP32 registers, times the
+ *             scales: they keep 13 bits themselves.
  *   shared    PRODUCT_SHARED bytes; SHARED_BYTES  the same as tensor_tile.c computes it
  *
  * The order of every sum is fixed: K ascending, or from a tile's own place on and around (for each team, then the teams), then, with SPLIT, the
@@ -138,8 +138,11 @@
 /* of a box of BF16: 32 columns where BN is an odd multiple of that */
 #define BOX_COLS (BN % 64 == 32 && !LINES ? 32 : 64)
 #define BOX_BYTES (64 * 2 * BOX_COLS)
+/* the second warp looks for units and deals them, for the one that loads tiles would not refill the ring meanwhile; of rows that a list names, by tickets,
+ * registers would not do */
+#define DEALS_APART (SCALE_ARRIVALS == 0 && !WIDENS && !SHORT && !LONE && SPLIT == 1 && !(DEAL && FOLLOWS))
 /* warps that read what the block works on */
-#define CARD_READERS (CONSUMERS / 32 + (SENDS ? WGS : 0) + (SCALE_ARRIVALS > 0 || WIDENS ? LOADERS / 32 : SCALING == SCALING_SQUARE ? 1 : 0))
+#define CARD_READERS (CONSUMERS / 32 + (SENDS ? WGS : 0) + (SCALE_ARRIVALS > 0 || WIDENS ? LOADERS / 32 : SCALING == SCALING_SQUARE || DEALS_APART ? 1 : 0))
 #define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
 /* columns that share a scale of B: all of a tile that cannot straddle two squares */
 #define COMMON_RUN(columns) ((columns) % 128 == 0 ? 128 : (columns) % 64 == 0 ? 64 : (columns) % 32 == 0 ? 32 : (columns) % 16 == 0 ? 16 : 8)
@@ -206,7 +209,7 @@
 #define BARRIERS_AT (PARTS_AT + PARTS_BYTES)
 #define CARDS 4
 #define CARDS_AT (BARRIERS_AT + 16 * STAGES + (SCALING == SCALING_SQUARE ? 32 : 0)) /* what the block works on, and will */
-#define TICKETS 8
+#define TICKETS 16
 #define TICKETS_AT (CARDS_AT + 48 * CARDS)
 #define PARTS_BARRIER TICKETS_AT /* SPLIT: there are no tickets */
 #define DECK_AT (TICKETS_AT + 16 * TICKETS)
@@ -254,6 +257,9 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_deal.cuh"
 #include "product_early.cuh"
 #include "product_squares.cuh"
+#if DEALS_APART
+#include "product_dealer.cuh"
+#endif
 #include "product_open.cuh"
 #include "product_widen.cuh"
 #include "product_load.cuh"
@@ -339,6 +345,8 @@ MOII_FN void product(const product_args &a)
 #if SQUARES_AHEAD
     squares_ahead ahead = { };
     if (warp == 1) ahead = ask_for_squares(a, block);
+#elif EARLY && DEALS_APART
+    if (warp == 1) early = first_is_early(a, block);
 #endif
 #if EARLY
     if (CLUSTER > 1) cluster_wait();
@@ -356,7 +364,9 @@ MOII_FN void product(const product_args &a)
 #endif
     if (warp < 4) {
         if (HANDS_OVER) REGISTERS_GIVE(PRODUCER_REGISTERS);
-#if SCALING == SCALING_SQUARE
+#if DEALS_APART
+        if (warp == 1) deal_units(a, s, block, early);
+#elif SCALING == SCALING_SQUARE
         if (SCALE_ARRIVALS == 0 && warp == 1) load_squares(a, s, early);
 #endif
         if (SCALE_ARRIVALS > 0 && warp > 0) load_scales(a, s);

@@ -64,7 +64,8 @@ MOII_FN squares_ahead ask_for_squares(const product_args &a, unsigned int block)
 }
 #endif
 
-/* All units' scales, where the warp has nothing else to load; placed: but for the first 64 stages'. */
+#if !DEALS_APART
+/* All units' scales, where the warp does nothing else; placed: but for the first 64 stages'. */
 MOII_FN void load_squares(const product_args &a, const shared &s, bool placed)
 {
     hand h = 0;
@@ -73,6 +74,7 @@ MOII_FN void load_squares(const product_args &a, const shared &s, bool placed)
         for (int step = 0; step < steps_of(u); step += SQUARES_STEPS, fetched++)
             if (!placed || fetched > 0) fetch_squares(a, s, u, step, fetched);
 }
+#endif
 #endif
 
 /* A multiplying warp no longer needs the last 64 of the `taken` so far. */
