@@ -172,6 +172,30 @@ static void test_compile(void **state)
     setenv("MOI_CACHE", folder, 1);
 }
 
+static void count_kernel(void *user, const moi_kernel_info *info)
+{
+    assert_true(info->status == MOI_OK && !info->compiled);
+    ++*(int *)user;
+}
+
+/* Parts of all kernels: no part is left out, none that is not there. */
+static void test_parts(void **state)
+{
+    (void)state;
+    int all = 0, in_parts = 0;
+    moi_kernels_config c = MOI_KERNELS_CONFIG_INIT;
+    c.each = count_kernel, c.user = &all;
+    moit_ok(moi_kernels_compile(&c));
+    c.user = &in_parts;
+    for (c.parts = 5; c.part < c.parts; c.part++) moit_ok(moi_kernels_compile(&c));
+    assert_true(all > 5 && in_parts == all);
+    moit_refused(moi_kernels_compile(&c), MOI_ERR_ARG, "part must be 0..parts-1, got 5 of 5");
+    c.part = -1;
+    moit_refused(moi_kernels_compile(&c), MOI_ERR_ARG, "got -1 of 5");
+    c.part = 1, c.parts = 0;
+    moit_refused(moi_kernels_compile(&c), MOI_ERR_ARG, "got 1 of 0");
+}
+
 /* Several kernels on several threads; one that fails is reported and the others are there. */
 static void test_several(void **state)
 {
@@ -309,7 +333,7 @@ int main(void)
     unsetenv("MOI_KERNELS");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cache_damage), cmocka_unit_test(test_cache_race), cmocka_unit_test(test_archs), cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_compile), cmocka_unit_test(test_several), cmocka_unit_test(test_no_compiler),
+        cmocka_unit_test(test_parts), cmocka_unit_test(test_compile), cmocka_unit_test(test_several), cmocka_unit_test(test_no_compiler),
         cmocka_unit_test(test_cubin_damage), cmocka_unit_test(test_serialized),
     };
     return cmocka_run_group_tests(tests, NULL, moit_remove_folder);

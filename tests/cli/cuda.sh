@@ -59,6 +59,7 @@ $m kernels list | sort | cmp - parts || fail "the parts are not all kernels"
 # quarter ("kernels compile" without --part: all).  What was compiled before is kept in build/kernels, whose entries are named by their contents.
 if $m info --json | grep -q '"nvrtc": "1[2-9]\.'; then
     ahead=$build/../kernels part=$(share 4)/4
+    echo "kernels: part $part"
     expect 0 "kernels, " $m kernels compile --part "$part" --out "$ahead"
     grep -q ' [1-9][0-9]* bytes local' out && fail "a kernel uses local memory"
     expect 0 " 0 compiled in" $m kernels compile --part "$part" --out "$ahead"

@@ -76,10 +76,15 @@ MOII_FN void deal_card(const shared &s, hand h, const unit &u)
  * found last, which has most often the next one, too: its rows, its units and those before them. */
 typedef struct search { int from, before, group, begin, end, first, units; } search;
 
-typedef struct deck {
+/* Who deals: where it found units, which card comes next.  drawn: the counter as the leading lane found it last. */
+typedef struct dealer {
     search many, few;
-    int next; /* ticket */
-} deck;
+    hand next;
+    bool leads;
+#if !DEALS_APART
+    int ticket, drawn;
+#endif
+} dealer;
 
 /* Units in all and of groups of many rows; how many of many each ticket stands for, up to ticket `mixed`; those from `cut` on come in pieces.  In shared
  * memory, for registers are few. */
@@ -126,14 +131,6 @@ MOII_FN stock stock_make(const product_args &a) /* a whole warp, as all that fol
     return d;
 }
 
-MOII_FN deck deck_make(const product_args &a, const shared &s)
-{
-    const stock all = stock_make(a);
-    if (threadIdx.x % 32 == 0) stock_keep(s, all);
-    __syncwarp();
-    return { { }, { }, first_unit() };
-}
-
 MOII_FN int of_many(const stock &d, int ticket)
 {
     if (d.units == d.units_many) return ticket;
@@ -168,12 +165,12 @@ MOII_FN bool search_unit(const product_args &a, search *at, bool few, int i, uns
 }
 
 #if CLUSTER > 1
-/* The first block is at most so many units ahead of another: what its own cards allow, a ring of stages that they share, pieces of a tile without rows. */
+/* A ticket's place is taken again behind TICKETS others.  The first block is ahead of another by what its own cards allow and a ring of stages that they share;
+ * besides by pieces of tiles without rows, which have no stages: a dozen of those, all drawn by one cluster while its second block has not ended the tile in
+ * front of them, would be too many, 10 us and more later. */
 static_assert(CARDS + STAGES + 3 <= TICKETS, "a ticket's place is taken before it was read");
 MOII_FN unsigned int ticket_at(const shared &s, unsigned int i) { return s.base + TICKETS_AT + i % TICKETS * 16; } /* and its barrier */
-#endif
 
-#if CLUSTER > 1
 /* A block other than the first is told the ticket behind `dealt` units. */
 MOII_FN int hear_ticket(const shared &s, hand dealt, bool leads)
 {
@@ -193,49 +190,48 @@ MOII_FN void tell_ticket(const shared &s, hand dealt, int ticket)
 
 MOII_FN int from_leader(int x, bool leads) { return __shfl_sync(~0u, x, __ffs((int)__ballot_sync(~0u, leads)) - 1); }
 
-/* The next ticket of the cluster, behind `dealt` units: the first block's leading lane draws, the other blocks are told. */
+/* The next ticket of the cluster: the first block's leading lane draws, the other blocks are told. */
 #if DEALS_APART
 /* Not before the multiprocessor is done with the tile before the last one that was dealt: drawn earlier, tiles would be less in the order in which they are
  * done, which L2 minds.  Short tiles do not leave the time for that. */
-MOII_FN int draw(const product_args &a, const shared &s, deck *, int *, hand dealt, unsigned int block, bool leads)
+MOII_FN int draw(const product_args &a, const shared &s, dealer *d, unsigned int block)
 {
     enum { LONG = 8 }; /* stages */
-    const hand ahead = a.k >= LONG * STEP ? 2 : CARDS;
+    const hand dealt = d->next, ahead = a.k >= LONG * STEP ? 2 : CARDS;
     int ticket = first_unit();
     if (dealt == 0) return ticket;
     if (dealt >= ahead) barrier_wait(card_read(s, dealt - ahead), (dealt - ahead) / CARDS & 1);
 #if CLUSTER > 1
-    if (block > 0) return hear_ticket(s, dealt, leads);
+    if (block > 0) return hear_ticket(s, dealt, d->leads);
 #endif
-    if (leads) {
+    if (d->leads) {
         ticket = units_apart() + atomicAdd(a.tickets, 1);
         tell_ticket(s, dealt, ticket);
     }
-    return from_leader(ticket, leads);
+    return from_leader(ticket, d->leads);
 }
 #else
-/* By one who has no time to wait: drawn: the counter as that lane found it last, which nobody touches before it is wanted, not even to add to it, for that
- * would wait for it. */
-MOII_FN int draw(const product_args &a, const shared &s, deck *d, int *drawn, hand dealt, unsigned int block, bool leads)
+/* By one who has no time to wait: nobody touches what was drawn before it is wanted, not even to add to it, for that would wait for it. */
+MOII_FN int draw(const product_args &a, const shared &s, dealer *d, unsigned int block)
 {
-    const int ticket = d->next;
+    const int ticket = d->ticket;
+    const hand dealt = d->next;
 #if CLUSTER > 1
-    if (block > 0) return dealt == 0 ? ticket : hear_ticket(s, dealt, leads);
+    if (block > 0) return dealt == 0 ? ticket : hear_ticket(s, dealt, d->leads);
 #endif
     if (ticket >= units_in_all(s)) return ticket; /* nobody asks for another */
-    d->next = 2 * units_apart() + from_leader(*drawn, leads);
-    if (leads) {
-        tell_ticket(s, dealt + 1, d->next);
-        *drawn = atomicAdd(a.tickets, 1);
+    d->ticket = 2 * units_apart() + from_leader(d->drawn, d->leads);
+    if (d->leads) {
+        tell_ticket(s, dealt + 1, d->ticket);
+        d->drawn = atomicAdd(a.tickets, 1);
     }
     return ticket;
 }
 #endif
 
-/* dealt: units so far. */
-MOII_FN bool next_unit(const product_args &a, const shared &s, deck *d, int *drawn, hand dealt, unsigned int block, bool leads, unit *u)
+MOII_FN bool next_unit(const product_args &a, const shared &s, dealer *d, unsigned int block, unit *u)
 {
-    const int ticket = draw(a, s, d, drawn, dealt, block, leads);
+    const int ticket = draw(a, s, d, block);
     const stock all = stock_of(s);
     if (ticket >= all.units) return false;
     const int i = of_many(all, ticket), behind = i - all.cut;
@@ -247,25 +243,26 @@ MOII_FN bool next_unit(const product_args &a, const shared &s, deck *d, int *dra
     return true;
 }
 
-/* Who deals: which unit comes next, and on which card.  first: the first unit's card is dealt. */
-typedef struct dealer {
-    deck cards;
-    hand next;
-    int drawn; /* as draw has it */
-    bool leads;
-} dealer;
-
+/* first: the first unit's card is dealt. */
 MOII_FN dealer dealer_make(const product_args &a, const shared &s, unsigned int block, bool leads, bool first)
 {
-    dealer d = { deck_make(a, s), first, first_unit() - units_apart(), leads };
-    if (first) draw(a, s, &d.cards, &d.drawn, 0, block, leads); /* its ticket */
+    const stock all = stock_make(a);
+    if (threadIdx.x % 32 == 0) stock_keep(s, all);
+    __syncwarp();
+    dealer d = { };
+    d.leads = leads;
+#if !DEALS_APART
+    d.ticket = first_unit(), d.drawn = first_unit() - units_apart();
+    if (first) draw(a, s, &d, block); /* its ticket */
+#endif
+    d.next = first;
     return d;
 }
 
 /* The next unit for all; false: there is none, and all are told so. */
 MOII_FN bool deal_unit(const product_args &a, const shared &s, dealer *d, unsigned int block, unit *u)
 {
-    const bool more = next_unit(a, s, &d->cards, &d->drawn, d->next, block, d->leads, u);
+    const bool more = next_unit(a, s, d, block, u);
     if (!more) u->group = -1;
     if (d->leads) deal_card(s, d->next, *u);
     __syncwarp();

@@ -18,7 +18,10 @@ MOII_FN void deal_units(const product_args &a, const shared &s, unsigned int blo
 {
     dealer d = dealer_make(a, s, block, elected(), early);
     unit u = { };
-    if (early) u = look_at_card(s, 0);
+    if (early) {
+        barrier_wait(card_dealt(s, 0), 0);
+        u = look_at_card(s, 0);
+    }
     __syncwarp(); /* one lane writes there again */
     [[maybe_unused]] unsigned int fetched = 0;
     for (bool more = early || deal_unit(a, s, &d, block, &u); more; more = deal_unit(a, s, &d, block, &u))

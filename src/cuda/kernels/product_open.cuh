@@ -31,7 +31,7 @@ MOII_FN void open_stages(const shared &s, unsigned int block)
     for (unsigned int i = 0; i < STAGES; i++) barrier_init(empty_barrier(s, i), WGS * 4 * (block > 0 ? 1 : CLUSTER));
 }
 
-/* All else.  The second warp of the block opens nothing: it asks for scales. */
+/* All else.  The second warp of the block opens nothing: it looks for the first unit, and asks for its scales. */
 MOII_FN void open_rest(const shared &s, unsigned int block)
 {
     if (threadIdx.x == (EARLY ? 64 : 0)) open_stages(s, block);

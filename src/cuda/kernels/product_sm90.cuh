@@ -138,8 +138,8 @@
 /* of a box of BF16: 32 columns where BN is an odd multiple of that */
 #define BOX_COLS (BN % 64 == 32 && !LINES ? 32 : 64)
 #define BOX_BYTES (64 * 2 * BOX_COLS)
-/* the second warp looks for units and deals them, for the one that loads tiles would not refill the ring meanwhile; of rows that a list names, by tickets,
- * registers would not do */
+/* the second warp looks for units and deals them, for the one that loads tiles would not refill the ring meanwhile.  It has other work where scales do not come
+ * by copies; one tile or a few are not worth it; of rows that a list names, by tickets, registers would not do */
 #define DEALS_APART (SCALE_ARRIVALS == 0 && !WIDENS && !SHORT && !LONE && SPLIT == 1 && !(DEAL && FOLLOWS))
 /* warps that read what the block works on */
 #define CARD_READERS (CONSUMERS / 32 + (SENDS ? WGS : 0) + (SCALE_ARRIVALS > 0 || WIDENS ? LOADERS / 32 : SCALING == SCALING_SQUARE || DEALS_APART ? 1 : 0))
@@ -324,7 +324,7 @@ MOII_FN void product(const product_args &a)
     const int warp = own_warp();
     s.rank = block;
 #if EARLY
-    int early = 0; /* of the first unit: stages that are sent; of the warp that loads scales, whether those of its first 64 stages are there */
+    int early = 0; /* of the first unit: stages that are sent; of the second warp, whether the unit is dealt and its first 64 scales of squares are there */
     if (warp == 0) early = send_early(a, s, block); /* its code stands in front of what others do meanwhile */
     else open_rest(s, block);
 #else
