@@ -47,7 +47,8 @@ static void test_widths(void **state)
         { 385, 184, 1040, 3, "WGS=2 WAVES=1 BN=96", false, 200 }, { 135, 72, 1040, 3, "WGS=1 WAVES=1 BN=96", true, 88 },
         { 135, 56, 8352, 3, "WGS=1 WAVES=1 BN=64", true, 0 },     { 260, 125, 400, 3, "WGS=2 WAVES=1 BN=128", true, 136 },
         { 200, 424, 4160, 3, "WGS=2 WAVES=1 BN=144", false, 0 },  { 260, 56, 8352, 4, "WGS=2 WAVES=1 BN=64", true, 0 },
-        { 260, 56, 8192, 4, "WGS=2 WAVES=1 BN=64", true, 0 },
+        { 260, 56, 8192, 4, "WGS=2 WAVES=1 BN=64", true, 0 },     { 200, 424, 8192, 3, "WGS=2 WAVES=1 BN=144", false, 0 },
+        { 200, 424, 8352, 3, "WGS=2 WAVES=1 BN=144", false, 0 },
     };
     int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
     for (int i = part; i < count; i += parts) {
