@@ -208,7 +208,8 @@ static void test_mixed(void **state)
     }
 }
 
-/* The fastest of five tiles on an H100 (512 x 9216 x 4096: of an H200), two blocks sharing A or none; of BF16 the last columns may be a strip where two do. */
+/* The fastest of five tiles on an H100 (512 x 9216 x 4096 and the last of groups' rows: of an H200), two blocks sharing A or none; of BF16 the last columns
+ * may be a strip where two do. */
 static void test_paces(void **state)
 {
     (void)state;
@@ -220,6 +221,8 @@ static void test_paces(void **state)
         { &act, &weight, PRODUCT_DENSE, 1, 512, 9216, 4096, 128, 160, 1, 16 },   { &act, &weight, PRODUCT_ROWS, 4, 32768, 4096, 7168, 256, 128, 2, 8 },
         { &act, &weight, PRODUCT_ROWS, 32, 32768, 4096, 7168, 256, 128, 2, 8 },  { &act, &weight, PRODUCT_ROWS, 8, 4096, 4096, 7168, 256, 128, 1, 8 },
         { &act, &weight, PRODUCT_ROWS, 4, 2800, 2112, 7168, 128, 192, 1, 1 },    { &act, &weight, PRODUCT_MASKED, 1, 1024, 4096, 7168, 256, 128, 1, 8 },
+        { &act, &weight, PRODUCT_ROWS, 128, 32768, 1536, 2048, 256, 128, 1, 1 }, { &act, &weight, PRODUCT_ROWS, 128, 65536, 2048, 768, 256, 128, 1, 1 },
+        { &act, &weight, PRODUCT_ROWS, 64, 16384, 2048, 1024, 256, 128, 1, 1 },  { &act, &weight, PRODUCT_ROWS, 128, 65536, 4096, 1536, 256, 128, 2, 16 },
         { &plain, &plain, PRODUCT_DENSE, 1, 4096, 2112, 7168, 256, 128, 2, 1 },  { &plain, &plain, PRODUCT_DENSE, 1, 2048, 2112, 7168, 256, 128, 2, 1 },
         { &plain, &plain, PRODUCT_DENSE, 1, 4096, 4160, 2048, 256, 128, 1, 8 },  { &plain, &plain, PRODUCT_DENSE, 1, 6144, 1088, 2048, 256, 128, 1, 1 },
     };
