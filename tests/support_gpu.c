@@ -12,9 +12,11 @@ static int guard(void) /* compute-sanitizer sees more where buffers end exactly:
     return text && !strcmp(text, "0") ? 0 : 256;
 }
 
+static moi_ctx *ctx;
+static void leave_gpu(void) { moi_ctx_free(ctx); }
+
 moi_ctx *moit_gpu(void)
 {
-    static moi_ctx *ctx;
     static bool tried;
     if (tried) return ctx;
     tried = true;
@@ -25,6 +27,7 @@ moi_ctx *moit_gpu(void)
         if (must && !strcmp(must, "1")) fail_msg("MOIT_GPU=1, and no GPU: %s", moi_last_error());
         ctx = NULL;
     }
+    if (ctx) atexit(leave_gpu); /* nothing of it is left then, which memcheck looks for */
     return ctx;
 }
 

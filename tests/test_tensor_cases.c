@@ -315,46 +315,6 @@ static void test_boxes(void **state)
     }
 }
 
-/* Sums of short reductions in groups, one scale a row, leave all at once, with the bits of a larger tile. */
-static void test_brief(void **state)
-{
-    (void)state;
-    if (!moit_hopper()) skip();
-    static const struct { moi_layout layout; int64_t m, n; int64_t cuts[5]; } cases[] = {
-        { MOI_LAYOUT_COL, 1240, 512, { 0, 200, 200, 737, 738 } }, { MOI_LAYOUT_ROW, 1153, 508, { 0, 0, 513, 1300, 2100 } },
-        { MOI_LAYOUT_TILED, 740, 900, { 0, 270, 271, 271, 600 } },
-    };
-    enum { CASES = sizeof cases / sizeof *cases };
-    int parts, part = moit_part(&parts);
-    for (int i = part; i < CASES; i += parts) {
-        if (moii_gpu_of(moit_gpu())->sms < 64) skip(); /* do not wait for memory */
-        moit_rng rng = moit_seed("tensor brief", (uint64_t)i);
-        moit_job j = { .gpu = true, .grouping = MOI_GROUP_K, .groups = 4, .out = MOI_F32, .accumulate = true, .m = cases[i].m, .n = cases[i].n,
-                  .rows = cases[i].cuts[4] + 2, .mx = MOI_MX_PER_ROW };
-        j.a.format = j.b.format = (moi_format)MX(ROW);
-        j.a.format.layout = j.b.format.layout = cases[i].layout;
-        if (i % 2) j.b.format.elem = MOI_E5M2;
-        memcpy(j.offsets, cases[i].cuts, sizeof cases[i].cuts);
-        moit_job_operands(&j, &rng);
-        moit_job_plan(&j, moit_gpu());
-        assert_true(moit_job_chose(&j, "WGS=2 WAVES=1 BN=128") && moit_job_chose(&j, "BOXES=4"));
-        moit_job_fill(&j, &rng);
-        moit_job_run(&j);
-        moit_job_check(&j, (uint64_t)i);
-        float *first = j.d, *before = j.before;
-        moi_plan_free(j.plan);
-        j.sm_limit = 4; /* nor do these */
-        moit_job_plan(&j, moit_gpu());
-        assert_true(moit_job_chose(&j, "WAVES=2 BN=128"));
-        for (int64_t at = 0; at < j.lines * j.n; at++) ((float *)j.d)[at] = j.before[at] = before[at];
-        moit_job_run(&j);
-        assert_memory_equal(first, j.d, (size_t)(j.lines * moi_row_bytes(j.out, j.n)));
-        moit_free(first);
-        free(before);
-        moit_job_close(&j);
-    }
-}
-
 /* Few rows whose reduction blocks share: parts that have as many stages as are sent for at once, fewer, and more. */
 static void test_split(void **state)
 {
@@ -542,7 +502,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_weights_alone), cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_cut), cmocka_unit_test(test_strip), cmocka_unit_test(test_boxes), cmocka_unit_test(test_brief),
+        cmocka_unit_test(test_cut), cmocka_unit_test(test_strip), cmocka_unit_test(test_boxes),
         cmocka_unit_test(test_split), cmocka_unit_test(test_few_tiles), cmocka_unit_test(test_scale_ends),
         cmocka_unit_test(test_far_rows), cmocka_unit_test(test_rows_apart), cmocka_unit_test(test_room),
     };

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include "../src/cuda/gpu.h"
+
 /* Tiles of groups that differ are drawn from a counter, or dealt one after the other (overlap): the same bits, and right. */
 static void both_orders(moit_job *j, moit_rng *rng, bool broad, bool checked)
 {
@@ -133,8 +135,74 @@ static void test_many_groups(void **state)
     }
 }
 
+/* One matrix, and reductions of groups: whole tiles and the last ones cut, a strip, clusters, scales that come by copies and by threads, that the tensor cores
+ * multiply, of codes that become BF16; a group without values, chains of a few stages and of many. */
+static void test_others(void **state)
+{
+    (void)state;
+    if (!moit_hopper()) skip();
+    static const struct {
+        int pair, grouping;
+        int64_t m, n, k; /* k: of groups, in all */
+        moi_dtype out;
+        bool accumulates;
+        moi_layout layout;
+        moi_mx_scales mx;
+        moi_order order; /* of both operands */
+    } cases[] = {
+        { .pair = 0, .grouping = MOIT_DENSE, .m = 2500, .n = 1032, .k = 272, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
+        { .pair = 0, .grouping = MOIT_DENSE, .m = 4120, .n = 776, .k = 1040, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_ROW },
+        { .pair = 0, .grouping = MOIT_DENSE, .m = 1300, .n = 776, .k = 8336, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
+        { .pair = 4, .grouping = MOIT_DENSE, .m = 3100, .n = 1320, .k = 144, .out = MOI_BF16 },
+        { .pair = 1, .grouping = MOIT_DENSE, .m = 1700, .n = 904, .k = 400, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_COL },
+        { .pair = 2, .grouping = MOIT_DENSE, .m = 2500, .n = 1032, .k = 640, .out = MOI_BF16, .layout = MOI_LAYOUT_COL, .mx = MOI_MX_PER_128 },
+        { .pair = 2, .grouping = MOIT_DENSE, .m = 2500, .n = 1032, .k = 1312, .out = MOI_BF16, .layout = MOI_LAYOUT_TILED, .mx = MOI_MX_PER_ROW },
+        { .pair = 2, .grouping = MOIT_DENSE, .m = 2500, .n = 1160, .k = 320, .out = MOI_BF16, .layout = MOI_LAYOUT_ROW },
+        { .pair = 1, .grouping = MOI_GROUP_K, .m = 700, .n = 520, .k = 1700, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_COL },
+        { .pair = 4, .grouping = MOI_GROUP_K, .m = 1000, .n = 776, .k = 9000, .out = MOI_F32, .order = MOI_MN_MAJOR },
+        { .pair = 2, .grouping = MOI_GROUP_K, .m = 700, .n = 392, .k = 2500, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_COL,
+          .mx = MOI_MX_PER_ROW },
+        { .pair = 3, .grouping = MOI_GROUP_K, .m = 700, .n = 520, .k = 1700, .out = MOI_BF16, .layout = MOI_LAYOUT_COL, .mx = MOI_MX_PER_128 },
+    };
+    int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor tickets of others", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = cases[i].grouping, .out = cases[i].out, .m = cases[i].m, .n = cases[i].n, .k = cases[i].k, .mx = cases[i].mx,
+                       .accumulate = cases[i].accumulates, .sm_limit = 4 };
+        j.a.format = moit_pairs[cases[i].pair].a, j.b.format = moit_pairs[cases[i].pair].b;
+        j.a.format.layout = j.b.format.layout = cases[i].layout, j.a.order = j.b.order = cases[i].order;
+        if (j.grouping == MOI_GROUP_K) {
+            const int64_t k = cases[i].k, cuts[] = { 0, k / 7, k / 7, k / 2, k };
+            j.groups = 4, j.rows = k;
+            memcpy(j.offsets, cuts, sizeof cuts);
+        }
+        both_orders(&j, &rng, false, true);
+    }
+}
+
+/* A context has a counter for each of so many workspaces; for others, each run clears one.  Kernels leave them at 0. */
+static void test_counters(void **state)
+{
+    (void)state;
+    if (!moit_hopper()) skip();
+    moii_counters *c = &moii_gpu_of(moit_gpu())->counters, were = *c;
+    moit_rng rng = moit_seed("tensor counters", 0);
+    moit_job j = { .gpu = true, .grouping = MOIT_DENSE, .out = MOI_BF16, .m = 2500, .n = 1032, .k = 272, .sm_limit = 4 };
+    j.a.format = moit_pairs[0].a, j.b.format = moit_pairs[0].b;
+    for (int taken = 0; taken < 2; taken++) {
+        moit_job copy = j;
+        for (int i = 0; i < MOII_COUNTERS && taken; i++) c->owners[i] = c;
+        both_orders(&copy, &rng, false, true);
+    }
+    *c = were;
+    static unsigned char counters[MOII_COUNTERS * MOII_COUNTERS_APART];
+    moit_ok(moi_buf_get(moit_gpu(), counters, (void *)(uintptr_t)c->memory, sizeof counters, NULL));
+    for (size_t i = 0; i < sizeof counters; i++) assert_int_equal(counters[i], 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_many_groups) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_many_groups),
+                                        cmocka_unit_test(test_others), cmocka_unit_test(test_counters) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -248,7 +248,9 @@ static void test_bands(void **state)
         { &act, &weight, PRODUCT_DENSE, 4096, 7168, 2048, 0 },  { &act, &weight, PRODUCT_DENSE, 4096, 2304, 4096, 0 },
         { &act, &weight, PRODUCT_DENSE, 4096, 2432, 2048, 0 },  { &act, &weight, PRODUCT_ROWS, 4096, 1024, 4096, 0 },
         { &act, &weight, PRODUCT_ROWS, 2816, 7168, 0, 1 },      { &plain, &plain, PRODUCT_DENSE, 4096, 1152, 4096, 0 },
-        { &plain, &plain, PRODUCT_DENSE, 4096, 1216, 2048, 0 }, { &act, &act, PRODUCT_DEPTH, 2048, 1024, 2048, 0 },
+        { &plain, &plain, PRODUCT_DENSE, 4096, 1216, 2048, 0 }, { &act, &act, PRODUCT_DEPTH, 2048, 16384, 2048, 0 },
+        { &act, &act, PRODUCT_DEPTH, 2048, 8192, 0, 8 },        { &act, &act, PRODUCT_DEPTH, 4096, 8192, 0, 4 },
+        { &act, &act, PRODUCT_DEPTH, 7168, 8192, 0, 2 },        { &act, &act, PRODUCT_DEPTH, 512, 8192, 2048, 0 },
         { &act, &weight, PRODUCT_DENSE, 2816, 7168, 0, 2 },     { &act, &weight, PRODUCT_DENSE, 2817, 7168, 2048, 0 },
         { &plain, &plain, PRODUCT_DENSE, 2112, 7168, 0, 1 },    { &mxfp8, &mxfp8, PRODUCT_DENSE, 2048, 7168, 0, 1 },
     };
@@ -280,8 +282,39 @@ static void test_tickets(void **state)
     assert_false(moii_tensor_dealt(&p, &t) || moii_tile_broad(&p, &t));
     p.overlap = false, p.m = 64;
     assert_false(moii_tensor_dealt(&p, &t));
-    p.m = 32768, p.grouping = PRODUCT_DENSE;
-    assert_false(moii_tensor_dealt(&p, &t));
+    const moii_tensor_tile one = { 2, 2, 128, 3, 1, 1, 1, 4, 0, 0, 0 }, parts = { 2, 1, 128, 4, 1, 2, 1, 2, 0, 0, 0 };
+    static const struct { int64_t n, k; bool dealt; } dense[] = {
+        { 4096, 7168, false }, { 7168, 2048, false }, { 7168, 16384, true }, { 32768, 512, true }, { 16384, 512, false },
+    };
+    for (int i = 0; i < 5; i++) {
+        p = product(PRODUCT_DENSE, &act, &weight, 4096, dense[i].n, dense[i].k), p.sms = 132;
+        assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
+        assert_int_equal(moii_tensor_dealt(&p, &one), dense[i].dealt);
+        assert_false(moii_tensor_dealt(&p, &parts) || moii_tile_broad(&p, &one));
+    }
+    p.grouping = PRODUCT_MASKED, p.groups = 4;
+    assert_false(moii_tensor_dealt(&p, &one));
+}
+
+/* Each workspace has its own counter, always the same one, until there are no more. */
+static void test_counters(void **state)
+{
+    (void)state;
+    static moii_counters c = { .memory = 4096 };
+    static char workspaces[MOII_COUNTERS + 1][256];
+    static bool taken[MOII_COUNTERS];
+    for (int i = 0; i < MOII_COUNTERS; i++) {
+        uintptr_t at = ((uintptr_t)moii_counter_of(&c, workspaces[i]) - 4096) / MOII_COUNTERS_APART;
+        assert_true(at < MOII_COUNTERS && !taken[at]);
+        taken[at] = true;
+    }
+    assert_null(moii_counter_of(&c, workspaces[MOII_COUNTERS]));
+    memset(taken, 0, sizeof taken);
+    for (int i = MOII_COUNTERS - 1; i >= 0; i--) {
+        uintptr_t at = ((uintptr_t)moii_counter_of(&c, workspaces[i]) - 4096) / MOII_COUNTERS_APART;
+        assert_true(at < MOII_COUNTERS && !taken[at] && c.owners[at] == workspaces[i]);
+        taken[at] = true;
+    }
 }
 
 static void test_choice(void **state)
@@ -430,12 +463,12 @@ static void test_measured(void **state)
     }
 }
 
-/* Reductions in groups with one scale a row that FP32 sums are added to: what was the fastest tile on an H200. */
-static void test_brief(void **state)
+/* Reductions in groups with one scale a row that FP32 sums are added to: what was the fastest tile on an H200, however short they are. */
+static void test_sums(void **state)
 {
     (void)state;
-    static const struct { int64_t groups, m, n, k; int rows; bool all; } best[] = {
-        { 128, 4096, 1536, 1024, 128, true }, { 128, 3072, 4096, 1024, 128, true }, { 64, 4096, 2048, 2048, 256, false }, { 8, 7168, 2048, 4096, 256, false },
+    static const struct { int64_t groups, m, n, k; int band; } best[] = {
+        { 128, 4096, 1536, 1024, 8 }, { 128, 3072, 4096, 1024, 4 }, { 64, 4096, 2048, 2048, 8 },
     };
     for (size_t i = 0; i < sizeof best / sizeof *best; i++) {
         const char *why;
@@ -443,12 +476,8 @@ static void test_brief(void **state)
         p.groups = best[i].groups, p.mx = MOI_MX_PER_ROW, p.accumulate = true;
         assert_true(moii_tensor_fits(&p, MOI_F32, &why));
         moii_tensor_tile t = moii_tensor_choose(&p);
-        assert_int_equal(moii_tile_rows(&p, &t), best[i].rows);
-        assert_int_equal(t.boxes * 32 == t.waves * t.bn, best[i].all);
-        assert_int_equal(t.cluster, 2);
-        p.accumulate = false;
-        t = moii_tensor_choose(&p);
-        assert_int_equal(moii_tile_rows(&p, &t), 256);
+        assert_true(moii_tile_rows(&p, &t) == 256 && t.cluster == 2 && moii_tensor_dealt(&p, &t));
+        assert_int_equal(moii_tensor_band(&p, &t), best[i].band);
     }
 }
 
@@ -522,9 +551,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits), cmocka_unit_test(test_paths), cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_bands), cmocka_unit_test(test_tickets),
+        cmocka_unit_test(test_thin), cmocka_unit_test(test_mixed), cmocka_unit_test(test_bands),
+        cmocka_unit_test(test_tickets), cmocka_unit_test(test_counters),
         cmocka_unit_test(test_activates), cmocka_unit_test(test_tall), cmocka_unit_test(test_middle),
-        cmocka_unit_test(test_measured), cmocka_unit_test(test_brief),
+        cmocka_unit_test(test_measured), cmocka_unit_test(test_sums),
         cmocka_unit_test(test_expected), cmocka_unit_test(test_ragged), cmocka_unit_test(test_strips), cmocka_unit_test(test_paces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,6 +70,31 @@ static moi_status start(moi_ctx *ctx, moii_gpu *gpu)
     return status;
 }
 
+static moi_status make_counters(moii_gpu *gpu)
+{
+    bool pushed;
+    MOII_TRY(moii_gpu_enter(gpu, &pushed));
+    moi_status status = moii_counters_open(&gpu->counters, &gpu->driver);
+    moii_gpu_leave(gpu, pushed);
+    return status;
+}
+
+static void cuda_close(moi_ctx *ctx)
+{
+    moii_gpu *gpu = moii_gpu_of(ctx);
+    bool pushed;
+    if (!moii_gpu_enter(gpu, &pushed)) {
+        moii_gpu_unload(gpu);
+        moii_counters_close(&gpu->counters, &gpu->driver);
+        moii_gpu_leave(gpu, pushed);
+    }
+    if (gpu->retained) gpu->driver.cuDevicePrimaryCtxRelease(gpu->device);
+    moii_jit_close(&gpu->jit);
+    pthread_mutex_destroy(&gpu->lock);
+    moii_driver_close(&gpu->driver);
+    free(gpu);
+}
+
 static moi_status cuda_open(moi_ctx *ctx)
 {
     moii_gpu *gpu = calloc(1, sizeof *gpu);
@@ -87,22 +112,9 @@ static moi_status cuda_open(moi_ctx *ctx)
         return status;
     }
     ctx->state = gpu;
-    return MOI_OK;
-}
-
-static void cuda_close(moi_ctx *ctx)
-{
-    moii_gpu *gpu = moii_gpu_of(ctx);
-    bool pushed;
-    if (!moii_gpu_enter(gpu, &pushed)) {
-        moii_gpu_unload(gpu);
-        moii_gpu_leave(gpu, pushed);
-    }
-    if (gpu->retained) gpu->driver.cuDevicePrimaryCtxRelease(gpu->device);
-    moii_jit_close(&gpu->jit);
-    pthread_mutex_destroy(&gpu->lock);
-    moii_driver_close(&gpu->driver);
-    free(gpu);
+    status = make_counters(gpu);
+    if (status) cuda_close(ctx);
+    return status;
 }
 
 static moi_status alloc_zeroed(const moii_driver *d, int64_t bytes, moii_cuptr *out)

@@ -149,7 +149,7 @@ static moi_status widen(const moi_plan *plan, int i, const moii_tensor_run *r, c
     const moi_operand *o = i ? r->b : r->a;
     int64_t rows = i ? p->n : r->m, lie = i == 0 && p->gather_rows ? r->a_rows : rows, groups = matrices(p, i);
     widen_sm90_args x = { .codes = o->data, .scales = moii_tensor_scales(i ? &s->b : &s->a, o, lie, r->k), .out = (void *)(workspace + s->copies_at[i]),
-                          .counter = (int *)(void *)(workspace + s->tickets_at), .counters = (unsigned int)moii_tensor_counters(p, r->m),
+                          .counter = (int *)(void *)(workspace + s->tickets_at), .counters = p->widens ? (unsigned int)moii_tensor_counters(p, r->m) : 0,
                           .ld = pitch_of(i ? &s->b : &s->a, o, r->k), .group_rows = (unsigned int)lie, .pieces = (unsigned int)(r->k / 16),
                           .count = (unsigned int)(rows * groups * (r->k / 16)) };
     if (i == 0) x.list = list_of(s, r), x.groups = (unsigned int)p->groups;
@@ -165,10 +165,8 @@ static moi_status bring_into_order(const moi_plan *plan, const moii_tensor_run *
     enum { WARPS = GATHER_THREADS / 32 };
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
-    char *codes = (char *)(uintptr_t)to->data;
-    gather_sm90_args x = { .from = r->a->data, .to = codes, .pitch = pitch_of(&s->a, r->a, r->k), .list = list_of(s, r),
-                           .rows = (int)r->m, .pieces = (int)(moi_row_bytes(s->a.elem, r->k) / 16), .counters = (int)moii_tensor_counters(p, r->m),
-                           .counter = (int *)(void *)(codes - s->copies_at[0] + s->tickets_at) };
+    gather_sm90_args x = { .from = r->a->data, .to = (void *)(uintptr_t)to->data, .pitch = pitch_of(&s->a, r->a, r->k), .list = list_of(s, r),
+                           .rows = (int)r->m, .pieces = (int)(moi_row_bytes(s->a.elem, r->k) / 16) };
     if (scale_bytes(&s->a)) {
         x.scales = moii_tensor_scales(&s->a, r->a, r->a_rows, r->k), x.in_order = moii_tensor_scales(&s->in_order, to, r->m, r->k);
         x.blocks = (int)moi_scale_blocks(&s->a, r->k, 0);

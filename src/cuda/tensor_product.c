@@ -142,16 +142,27 @@ int64_t moii_tensor_units(const moii_tensor_product *p, const moii_tensor_tile *
     return tiles * moii_tile_across(p, t) + moii_tile_strips(p, t, m);
 }
 
-enum { DEALT_FROM = 8 }; /* units for each cluster; those with SwiGLU in the store lose by it, up to a tenth */
+/* Units that are dealt, pieces among them. */
+static int64_t dealt_units(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m, product_cutting c)
+{
+    int64_t units = moii_tensor_units(p, t, m);
+    return units <= c.cut ? units : c.cut + (units - c.cut) * c.pieces;
+}
+
+/* Units for each cluster from which on it pays; of one matrix, and with SwiGLU in the store, as many again, or so many stages. */
+enum { DEALT_FROM = 8, DEALT_STAGES = 256 };
 bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    if (p->grouping != PRODUCT_ROWS || p->overlap || p->k == 0 || t->thin) return false;
-    return !p->swiglu && moii_tensor_units(p, t, p->m) >= (int64_t)DEALT_FROM * p->sms / t->cluster;
+    if (p->grouping == PRODUCT_MASKED || p->overlap || p->k == 0 || p->widens || p->mixed) return false;
+    if (t->thin || t->few || t->split > 1 || moii_tile_lone(p, t)) return false;
+    int64_t units = moii_tensor_units(p, t, p->m), clusters = p->sms / t->cluster, stages = moii_ceil_div(p->k, p->scaling == SCALING_NONE ? 64 : 128);
+    if (p->grouping == PRODUCT_DENSE || p->swiglu) return units >= 2 * DEALT_FROM * clusters || units * stages >= DEALT_STAGES * clusters;
+    return units >= DEALT_FROM * clusters;
 }
 
 bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    bool fits = moii_tile_halves(p, t) && t->waves == 2 && t->bn == 128 && !p->a_turned && p->n > t->bn * t->cluster;
+    bool fits = p->grouping == PRODUCT_ROWS && moii_tile_halves(p, t) && t->waves == 2 && t->bn == 128 && !p->a_turned && p->n > t->bn * t->cluster;
     return fits && moii_tensor_dealt(p, t);
 }
 
@@ -300,6 +311,12 @@ int64_t moii_tensor_strip_at(const moii_tensor_product *p, const moii_tensor_til
     return moii_max(0, moii_min(round, whole - moii_tile_strips(p, t, m)));
 }
 
+static moi_status clear_counter(const moi_plan *plan, unsigned int *counter, moi_stream stream)
+{
+    MOII_CUDA(&moii_gpu_of(plan->ctx)->driver, cuMemsetD32Async, ((moii_cuptr)(uintptr_t)counter, 0, 1, stream));
+    return MOI_OK;
+}
+
 /* r->k: of the reduction as it lies in the operands. */
 static moi_status launch_product(const moi_plan *plan, const char *where, const moii_tensor_run *r, void *workspace, moi_stream stream)
 {
@@ -339,8 +356,8 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
         x.wide = (void *)(uintptr_t)r->a->data, x.counters = (int *)(void *)((char *)workspace + s->tickets_at);
     }
     if (p->dealt) {
-        x.tickets = (int *)(void *)((char *)workspace + s->tickets_at);
-        if (!p->gather_rows && !p->widened) MOII_CUDA(&moii_gpu_of(plan->ctx)->driver, cuMemsetD32Async, ((moii_cuptr)(uintptr_t)x.tickets, 0, 1, stream));
+        x.units = (int)dealt_units(p, t, r->m, c), x.tickets = moii_gpu_counter(plan->ctx, workspace);
+        if (!x.tickets) MOII_TRY(clear_counter(plan, x.tickets = (unsigned int *)(void *)((char *)workspace + s->tickets_at), stream));
     }
     moii_gpu_launch launch = { .grid = { clusters * blocks }, .threads = 128 + 128 * t->wgs * t->turns, .shared_bytes = s->kernel.shared_bytes,
                                .cluster = blocks > 1 ? (int)blocks : 0, .overlap = p->overlap || p->mixed || moii_tensor_follows(p) };

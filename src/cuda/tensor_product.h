@@ -27,7 +27,7 @@ typedef struct moii_tensor_product {
     int64_t gather_rows;            /* PRODUCT_ROWS: > 0: A has so many at most; a list names those of the product, which are copied into order first */
     int64_t scatter_rows;           /* PRODUCT_ROWS: > 0: D has so many at most, and a list names where those of the product go */
     bool weighted;                  /* PRODUCT_ROWS */
-    bool dealt;                     /* PRODUCT_ROWS: clusters draw their tiles from a counter */
+    bool dealt;                     /* clusters draw their tiles from a counter */
     moi_dtype widens;               /* widened, and A in the kernel that multiplies: of what codes; else 0 */
     bool swiglu;                    /* PRODUCT_ROWS: in the kernel; else, if it is wanted, behind it */
     const moi_format *act;          /* of what SwiGLU gives */
@@ -84,8 +84,7 @@ static inline bool moii_tile_doubled(const moii_tensor_product *p, const moii_te
 static inline bool moii_tile_carries(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     bool large = t->wgs * t->waves > 2 || t->bn == 256;
-    bool brief = moii_tile_doubled(p, t) && p->grouping == PRODUCT_DEPTH && p->accumulate && t->wgs == 2 && t->bn == 128;
-    return p->out_f32 && !p->scatter_rows && (large || brief || moii_tile_outer(p, t)) && t->turns == 1 && t->split == 1 && !t->few && !t->thin;
+    return p->out_f32 && !p->scatter_rows && (large || moii_tile_outer(p, t)) && t->turns == 1 && t->split == 1 && !t->few && !t->thin;
 }
 
 /* Whether copies lay rows of B as product_sm90.cuh's WOVEN says: a map of sixteens of rows needs whole ones. */
@@ -196,11 +195,11 @@ typedef void (*moii_tensor_told)(void *user, const moii_tensor_tile *tile, doubl
 moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_told told, void *user);
 /* p, which fits, on a device of so many multiprocessors, as the kernel that multiplies sees it: behind the copies that it needs. */
 void moii_tensor_settle(moii_tensor_product *p, int sms);
-/* Whether a counter, which has to be cleared first, is worth it. */
+/* Whether clusters draw their tiles from a counter. */
 bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t);
 /* Rows of tiles that are walked together, so that what the tiles at work read of A and B is near a square: 2048 rows, and twice as many where A's take
  * no more than 9 MB of L2 (4.5 where no blocks share A).  With few columns one row of tiles after the other: all of B stays in L2, and A is read once; of a
- * dense FP8 product two, or six of 128 rows. */
+ * dense FP8 product two, or six of 128 rows.  Of short reductions in groups as few as it takes for the tiles at work to have whole rows of D. */
 int moii_tensor_band(const moii_tensor_product *p, const moii_tensor_tile *t);
 /* Whether what is left of a group's rows, if it is little, has tiles of twice the columns: product_sm90.cuh's BROAD. */
 bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t);

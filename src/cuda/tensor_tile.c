@@ -178,14 +178,6 @@ static double estimate_few(const moii_tensor_product *p, const moii_tensor_tile 
     return longest(memory, longest(copies, chain)) + 5770.0 + 10.0 * bn + (bn > 128.0 ? 5000.0 : 0.0) + 2500.0 * (rounds - 1.0) + join;
 }
 
-/* Bytes of memory in a clock.  Sums of short reductions wait for what they are added to: less if they leave in several rounds, as the tiles at work
- * then have more of it in L2 than stays there. */
-static double memory_rate(const moii_tensor_product *p, const moii_tensor_tile *t)
-{
-    if (p->grouping != PRODUCT_DEPTH || !p->accumulate || !moii_tile_doubled(p, t)) return 2700.0;
-    return t->boxes * 32 == t->bn * t->waves ? 1530.0 : 1340.0;
-}
-
 /* One matrix of more than 128 rows that is less than two rounds of the largest tiles: what counts is how many multiprocessors have work, and tiles of other
  * widths are worth it.  BF16 alone was measured, with A's scales by bulk copies. */
 static bool is_middle(const moii_tensor_product *p)
@@ -231,16 +223,25 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     double store = behind ? 1800.0 + bm * lines * out_bytes(p) / 80.0 : 1200.0 + bm * lines * out_bytes(p) / 16.0;
     if (rivals_outer(p, t) && moii_tile_carries(p, t)) store = 7000.0; /* half of a tile at a time; of sums that are added to */
     double work = rounds * (s.steps * stage_clocks(p, t, busy) + store + pace_clocks(p, t, rounds, s.steps)) + (t->split > 1 ? 3000.0 : 0.0);
-    return longest(work, bytes_once(p) / memory_rate(p, t));
+    return longest(work, bytes_once(p) / 2700.0);
 }
 
 /* ---- the order of tiles ---- */
+
+/* Of short reductions, which wait for D: so few that the tiles at work have whole rows of it. */
+static int band_of_sums(const moii_tensor_product *p, const moii_tensor_tile *t, int rows)
+{
+    enum { SHORT_DEPTH = 2048, LEAST = 2 };
+    int64_t across = moii_max(1, moii_ceil_div(p->n, moii_tile_lines(p, t)));
+    if (!p->out_f32 || group_depth(p) >= SHORT_DEPTH) return rows;
+    return (int)moii_min(rows, moii_max(LEAST, p->sms / across));
+}
 
 int moii_tensor_band(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     enum { ROWS = 2048, SMALL = 9 << 20 };
     int bm = moii_tile_rows(p, t), size = p->scaling == SCALING_NONE ? 2 : 1, rows = ROWS / bm;
-    if (p->grouping == PRODUCT_DEPTH) return rows;
+    if (p->grouping == PRODUCT_DEPTH) return band_of_sums(p, t, rows);
     if (p->n <= FEW_COLUMNS) return p->scaling != SCALING_SQUARE || p->grouping != PRODUCT_DENSE ? 1 : bm == 128 ? 6 : 2;
     return 2 * ROWS * p->k * size <= (t->cluster > 1 ? SMALL : SMALL / 2) ? 2 * rows : rows;
 }
@@ -260,8 +261,6 @@ static const moii_tensor_tile large_vector[] = {
 };
 /* Where the tensor cores multiply the scales, besides. */
 static const moii_tensor_tile large_outer[] = { { 2, 1, 128, 6, 2, 1, 1, 0, 0, 0, 0 }, { 2, 1, 128, 6, 1, 1, 1, 0, 0, 0, 0 } };
-/* Sums of short reductions leave as often as others are made: all of a tile's at once, while the next is multiplied. */
-static const moii_tensor_tile brief = { 2, 1, 128, 4, 2, 1, 1, 0, 0, 0, 0 };
 
 /* One matrix of a few hundred rows, and (the last five, in two parts) of at most half as many tiles as there are multiprocessors. */
 static const moii_tensor_tile middle[] = {
@@ -384,7 +383,6 @@ moii_tensor_tile moii_tensor_consider(const moii_tensor_product *p, moii_tensor_
             for (int i = 0; i < 2; i++) consider(&s, large_outer[i]);
             count = 2; /* of 192 rows, which two of 128 would leave half empty, or which are one round and not two */
         }
-        if (moii_tile_carries(p, &brief)) consider(&s, brief);
         for (int i = 0; i < count; i++) consider(&s, list[i]);
     }
     if (rows <= 256) consider_small(&s, rows <= 64 ? 1 : 2);

@@ -152,6 +152,13 @@ static inline void __nanosleep(unsigned int) { emu::m->wait(emu::AGAIN); }
 static inline unsigned long long __cvta_generic_to_global(const void *p) { return (unsigned long long)(uintptr_t)p; }
 static inline unsigned long long __cvta_generic_to_shared(const void *p) { return emu::m->address(p); }
 template <class T, class V> EMU_UNTOLD T atomicAdd(T *p, V v) { EMU_CHANGES(p); const T before = *p; *p = (T)(before + (T)v); return before; }
+EMU_UNTOLD unsigned int atomicInc(unsigned int *p, unsigned int most)
+{
+    EMU_CHANGES(p);
+    const unsigned int before = *p;
+    *p = before >= most ? 0 : before + 1;
+    return before;
+}
 template <class T, class V> EMU_UNTOLD T atomicMin(T *p, V v) { EMU_CHANGES(p); const T before = *p; *p = (T)v < before ? (T)v : before; return before; }
 template <class T, class V> EMU_UNTOLD T atomicOr(T *p, V v) { EMU_CHANGES(p); const T before = *p; *p = (T)(before | (T)v); return before; }
 template <class T, class V> EMU_UNTOLD T atomicMax(T *p, V v) { EMU_CHANGES(p); const T before = *p; *p = before < (T)v ? (T)v : before; return before; }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gather_sm90: rows of an operand that a list names, and their scales, one behind the other; it also clears the counters of a product behind it.
+ * gather_sm90: rows of an operand that a list names, and their scales, one behind the other.
  *
  *   defines   SCALE_BYTES: of each, or 0: there are none
  *   grid      any; GATHER_THREADS threads.  Each warp takes so many pieces of a row at a time, or scales of a few rows: few rows are spread over
@@ -72,7 +72,6 @@ extern "C" __global__ void __launch_bounds__(GATHER_THREADS, GATHER_BLOCKS) gath
     grid_wait();
     grid_release();
     const int thread = (int)(blockIdx.x * GATHER_THREADS + threadIdx.x), threads = (int)gridDim.x * GATHER_THREADS;
-    for (int i = thread; i < a.counters; i += threads) a.counter[i] = 0;
     const int rows = listed_rows(a.list, a.rows), parts = (a.pieces + GATHER_PIECES - 1) / GATHER_PIECES;
     const long long all = (long long)rows * parts;
     for (long long i = thread / 32; i < all; i += threads / 32) {

@@ -21,8 +21,6 @@ typedef struct gather_sm90_args {
     product_scales scales;
     product_scales in_order; /* p: written */
     int blocks, block_step;  /* of a row's scales, of which each block_step-th is wanted */
-    int counters;            /* to be cleared */
-    int *counter;
 } gather_sm90_args;
 
 #endif

@@ -34,7 +34,7 @@ MOII_FN bool first_group(const product_args &a, int *group, int *in, int *begin,
         found = found || behind != 0;
         before = __shfl_sync(~0u, upto, 31);
     }
-    return found && !(DEAL && few);
+    return found && !(SEARCHES && few);
 }
 #endif
 

@@ -176,7 +176,7 @@ MOII_FN void ask_for_sums(const product_args &a, const unit &u)
 }
 #endif
 
-#if DEAL && !DEALS_APART
+#if SEARCHES && !DEALS_APART
 /* Stages of the unit on a card from `step` on, of which those before `sent` are under way; behind the first one of all, what the last unit's sums will be
  * added to (of a unit without stages comes no first one: then the unit before it is not asked for). */
 MOII_FN void send_stages(const product_args &a, const shared &s, hand card, ring *r, int step, int end, int sent, unsigned int block)

@@ -40,8 +40,7 @@ MOII_FN void open_rest(const shared &s, unsigned int block)
         open_squares(s);
     }
 #if DEAL && CLUSTER > 1
-    if (threadIdx.x == 96)
-        for (unsigned int i = 0; i < TICKETS; i++) barrier_init(ticket_at(s, i) + 8, 1);
+    if (threadIdx.x == 96) open_tickets(s, block);
 #endif
 #if SENDS
     if (threadIdx.x == 96)

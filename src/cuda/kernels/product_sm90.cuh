@@ -96,6 +96,7 @@
 #define BESIDE (SWIGLU || WIDE) /* warpgroups have the same rows, and columns of their own */
 #define A_GROUPED (GROUPS == PRODUCT_MASKED) /* each group has its own A, its own B */
 #define B_GROUPED (GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_MASKED)
+#define SEARCHES (DEAL && GROUPS == PRODUCT_ROWS) /* tickets are of ragged groups' units */
 #define BITS16 (ELEM_A == PRODUCT_BF16)
 #define BM (64 * WAVES * (BESIDE ? 1 : WGS))
 #define COLUMNS (BN * (WIDE ? WGS : 1)) /* of D in a tile */
@@ -126,9 +127,8 @@
 #define SCALE_RUNS (SCALES_BULK && !OUTER) /* bulk copies bring them */
 /* at a stage's barrier: of each thread behind its copies, or of each warp behind its stores, or (OUTER) of one that has the whole stage */
 #define SCALE_ARRIVALS (OUTER ? 1 : !SCALES_STAGED || SCALE_RUNS ? 0 : E8M0_SCALES ? LOADERS / 32 : LOADERS)
-/* FP32 leaves by boxes (product_carry.cuh); BRIEF: smaller tiles of it, of short reductions (tensor_tile.c) */
-#define BRIEF (SCALING == SCALING_ROWS && GROUPS == PRODUCT_DEPTH && ADD && WGS == 2 && BN == 128)
-#define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256 || BRIEF || OUTER) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
+/* FP32 leaves by boxes (product_carry.cuh) */
+#define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256 || OUTER) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
 /* two loading warps that nobody needs send the boxes of D, one a warpgroup's, which goes on meanwhile (product_send.cuh) */
 #define SENDS (WGS == 2 && !LONE && TURNS == 1 && SPLIT == 1 && !OUT_F32 && !SWIGLU && !SHORT && SCALE_ARRIVALS == 0 && !WIDENS)
 /* of few rows BF16 leaves by lines, each warp's own: that is shorter, and the block has nothing else to do meanwhile */
@@ -139,8 +139,8 @@
 #define BOX_COLS (BN % 64 == 32 && !LINES ? 32 : 64)
 #define BOX_BYTES (64 * 2 * BOX_COLS)
 /* the second warp looks for units and deals them, for the one that loads tiles would not refill the ring meanwhile.  It has other work where scales do not come
- * by copies; one tile or a few are not worth it; of rows that a list names, by tickets, registers would not do */
-#define DEALS_APART (SCALE_ARRIVALS == 0 && !WIDENS && !SHORT && !LONE && SPLIT == 1 && !(DEAL && FOLLOWS))
+ * by copies; one tile or a few are not worth it */
+#define DEALS_APART (SCALE_ARRIVALS == 0 && !WIDENS && !SHORT && !LONE && SPLIT == 1)
 /* warps that read what the block works on */
 #define CARD_READERS (CONSUMERS / 32 + (SENDS ? WGS : 0) + (SCALE_ARRIVALS > 0 || WIDENS ? LOADERS / 32 : SCALING == SCALING_SQUARE || DEALS_APART ? 1 : 0))
 #define PER_STEP (SCALING == SCALING_MX ? 4 : 1) /* scales of a row in a stage */
@@ -164,7 +164,7 @@
     ((SPLIT == 1 || SHORT) && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS && (!B_GROUPED || SCALING != SCALING_SQUARE || FOLLOWS))
 /* whether units differ in the part of the reduction that they have; else all begin at 0, which is then known */
 #define PARTS_OF_K (GROUPS == PRODUCT_DEPTH || SPLIT > 1)
-#define EARLY_STAGES (DEAL || FOLLOWS || STAGES < 3 ? STAGES : 3) /* all, where much is to be found out of groups, or waited for, behind them */
+#define EARLY_STAGES (SEARCHES || FOLLOWS || STAGES < 3 ? STAGES : 3) /* all, where much is to be found out of groups, or waited for, behind them */
 #define WAITS_LATE (FOLLOWS && EARLY) /* the kernel in front is waited for behind the first stages of B */
 #define SQUARES_AHEAD (EARLY && SCALING == SCALING_SQUARE)
 #define SQUARES_STEPS 64 /* stages whose scales of B's squares are fetched together, in advance */
@@ -270,13 +270,13 @@ MOII_FN float *scales_at(const shared &s, unsigned int stage) { return (float *)
 #include "product_store.cuh"
 #include "product_activate.cuh"
 
-static_assert(!BROAD || (DEAL && HALVES && !A_TURNED && WAVES == 2 && BN == 128),
+static_assert(!BROAD || (SEARCHES && HALVES && !A_TURNED && WAVES == 2 && BN == 128),
               "a broad tile's waves lie side by side, its stages fill the place of others");
 static_assert(!STRIP || (HALVES && GROUPS == PRODUCT_DENSE && CLUSTER == 2 && WAVES == 2 && BN == 128 && !PROMOTED && !A_TURNED && !WIDENS),
               "a strip is half of a tile's columns");
 static_assert(!WOVEN || (CARRIES && SCALING == SCALING_VECTOR && !B_GROUPED), "that order is one matrix's, and that of columns which leave by fours");
 
-static_assert(!DEAL || (GROUPS == PRODUCT_ROWS && SPLIT == 1 && !WIDENS), "tickets are of whole tiles of ragged rows");
+static_assert(!DEAL || (GROUPS != PRODUCT_MASKED && SPLIT == 1 && !WIDENS), "tickets are of units whose number is known, in one part each");
 
 /* among: which of the multiplying warpgroups it is */
 MOII_FN void consume(const product_args &a, shared s, unsigned int block, int among)

@@ -30,7 +30,7 @@ typedef struct unit {
 } unit;
 
 #define BLOCK_OF_SCALES (SCALING == SCALING_MX || SCALING == SCALING_ROWS || SCALE_E8M0 ? 32 : 128) /* values of a scale */
-#define CUTS (HALVES && (GROUPS == PRODUCT_DENSE || DEAL))
+#define CUTS (HALVES && (GROUPS == PRODUCT_DENSE || SEARCHES))
 #define FEW_ROWS (BM / 2) /* at most */
 
 /* A group's last stage may hold values of the next group, but for blocks as long as a stage, which are 0 behind the group's last value. */
@@ -121,7 +121,7 @@ MOII_FN spot spot_in_band(const product_args &a, int in, int high, bool ends, bo
     return { rest < high ? rest : rest - high, 2 * two + (rest >= high), false };
 }
 
-#if DEAL
+#if SEARCHES
 /* A group's in-th unit; begin, end: of its rows. */
 MOII_FN void unit_in_group(const product_args &a, int group, int begin, int end, int in, unsigned int block, unit *u)
 {

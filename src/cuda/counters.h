@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * counters.h: counters on the device that kernels find at 0 and leave at 0, so that no run has to clear one first: for each workspace its own, for runs that
+ * share one follow each other. */
+#ifndef MOII_COUNTERS_H
+#define MOII_COUNTERS_H
+
+#include "driver.h"
+#include "status.h"
+
+enum { MOII_COUNTERS = 1024, MOII_COUNTERS_APART = 64 }; /* bytes: no two in one sector of L2 */
+
+typedef struct moii_counters {
+    moii_cuptr memory;
+    const void *owners[MOII_COUNTERS]; /* NULL: nobody yet */
+} moii_counters;
+
+/* In the current CUDA context.  Errors: NOMEM, DRIVER. */
+moi_status moii_counters_open(moii_counters *c, const moii_driver *driver);
+void moii_counters_close(moii_counters *c, const moii_driver *driver);
+/* Of a workspace, which has it from then on.  NULL: all have other owners; the run clears one in its workspace. */
+unsigned int *moii_counter_of(moii_counters *c, const void *workspace);
+
+#endif
