@@ -34,6 +34,7 @@ typedef struct job {
     moit_matrix a, b;
     moi_ggemm_desc desc;
     int stored; /* 1, 2: mixed_sm90, halves_sm90 stores what SwiGLU makes */
+    bool dealt; /* by tickets */
     int64_t offsets[GROUPS + 1], rows, a_rows;
     int32_t *index;
     moi_result got;
@@ -54,17 +55,20 @@ static void tame(moit_matrix *x, moit_rng *rng)
 static void see_kernel(void *user, const char *name, const char *value)
 {
     if (strcmp(name, "kernel") || !strstr(value, "SWIGLU=1")) return;
+    ((job *)user)->dealt = strstr(value, "DEAL=1") != NULL;
     ((job *)user)->stored = strstr(value, "mixed_sm90") ? 1 : strstr(value, "halves_sm90") ? 2 : 0;
 }
 
-static void job_open(job *j, const char *row, int c, moit_rng *rng)
+/* deep: as many tiles, for few multiprocessors, and stages as tickets are for. */
+static void job_open(job *j, const char *row, int c, moit_rng *rng, bool deep)
 {
     moi_ggemm_desc d = MOI_GGEMM_DESC_INIT;
     const int64_t *size = sizes[c % 4];
     d.row = row, d.a = pairs[c % PAIRS].a, d.b = pairs[c % PAIRS].b, d.out = moit_below(rng, 4) ? MOI_BF16 : MOI_F32, d.groups = GROUPS;
     d.n = columns[moit_below(rng, 6)], d.k = depths[moit_below(rng, 5)], d.swiglu = true, d.rowwise = results[moit_below(rng, RESULTS)];
     if (d.a.recipe != d.b.recipe && moit_below(rng, 4)) d.rowwise = results[RESULTS - 1], d.k = 128 * (int64_t)moit_below(rng, 3); /* as mixed_sm90 does it */
-    bool equal = d.rowwise.recipe == MOI_RECIPE_MX32 && d.rowwise.elem == MOI_E4M3 && !(d.rowwise.flags & MOI_NONFINITE_LENIENT);
+    if (deep) d.out = MOI_BF16, d.n = 768, d.k = d.a.elem == MOI_BF16 ? 2064 : 4112, d.rowwise = results[c % 2], d.sm_limit = 2;
+    bool equal = !deep && d.rowwise.recipe == MOI_RECIPE_MX32 && d.rowwise.elem == MOI_E4M3 && !(d.rowwise.flags & MOI_NONFINITE_LENIENT);
     if (equal && moit_below(rng, 2)) d.rowwise_mx = MOI_MX_PER_128;
     for (int g = 0; g < GROUPS; g++) j->offsets[g + 1] = j->offsets[g] + size[g];
     j->rows = j->offsets[GROUPS] + size[GROUPS], d.max_rows = j->rows + 5;
@@ -160,6 +164,14 @@ static void job_check(const job *j, int c)
     moit_free(want.scale);
 }
 
+static void job_close(job *j)
+{
+    moit_matrix_free(&j->a), moit_matrix_free(&j->b);
+    moit_free(j->got.data), moit_free(j->got.scale);
+    if (j->index) moit_free(j->index);
+    moi_plan_free(j->plan);
+}
+
 /* P:ggemm.swiglu */
 static void test_bits(void **state)
 {
@@ -171,16 +183,31 @@ static void test_bits(void **state)
             moit_rng rng = moit_seed("ggemm swiglu", (uint64_t)c);
             job j;
             memset(&j, 0, sizeof j);
-            job_open(&j, row, c, &rng);
+            job_open(&j, row, c, &rng, false);
             job_run(&j);
             job_check(&j, c);
             stored[j.stored]++;
-            moit_matrix_free(&j.a), moit_matrix_free(&j.b);
-            moit_free(j.got.data), moit_free(j.got.scale);
-            if (j.index) moit_free(j.index);
-            moi_plan_free(j.plan);
+            job_close(&j);
         }
     assert_true(parts > 1 || !moit_hopper() || (stored[1] > 0 && stored[2] > 0));
+}
+
+/* Tiles that are drawn from a counter: scales by copies, by threads, none. */
+static void test_tickets(void **state)
+{
+    (void)state;
+    static const int cases[] = { 12, 14, 25 };
+    if (!moit_hopper()) skip();
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < (int)(sizeof cases / sizeof *cases); i += parts) {
+        moit_rng rng = moit_seed("ggemm swiglu tickets", (uint64_t)i);
+        job j = { .stored = 0 };
+        job_open(&j, "ggemm_sm90", cases[i], &rng, true);
+        assert_true(j.dealt);
+        job_run(&j);
+        job_check(&j, cases[i]);
+        job_close(&j);
+    }
 }
 
 static void test_errors(void **state)
@@ -235,6 +262,6 @@ static void test_errors(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_bits), cmocka_unit_test(test_errors) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_bits), cmocka_unit_test(test_tickets), cmocka_unit_test(test_errors) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -228,13 +228,13 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
 
 /* ---- the order of tiles ---- */
 
-/* Of short reductions, which wait for D: so few that the tiles at work have whole rows of it. */
-static int band_of_sums(const moii_tensor_product *p, const moii_tensor_tile *t, int rows)
+/* Of short reductions, which wait for D: so few that tiles of 128 rows for all multiprocessors would have whole rows of it; larger ones reach over two. */
+static int band_of_sums(const moii_tensor_product *p, const moii_tensor_tile *t, int most)
 {
-    enum { SHORT_DEPTH = 2048, LEAST = 2 };
+    enum { SHORT_DEPTH = 2048 };
     int64_t across = moii_max(1, moii_ceil_div(p->n, moii_tile_lines(p, t)));
-    if (!p->out_f32 || group_depth(p) >= SHORT_DEPTH) return rows;
-    return (int)moii_min(rows, moii_max(LEAST, p->sms / across));
+    if (!p->out_f32 || group_depth(p) >= SHORT_DEPTH) return most;
+    return (int)moii_min(most, moii_max(1, p->sms / across * 128 / moii_tile_rows(p, t)));
 }
 
 int moii_tensor_band(const moii_tensor_product *p, const moii_tensor_tile *t)

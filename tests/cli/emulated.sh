@@ -53,8 +53,9 @@ a_share emulated test_tensor_cases 1 3/997 # ragged rows that end within 16 byte
 a_share emulated test_tensor_tickets 1 2/80 # more groups than are looked at at a time, of few and of many rows
 a_share emulated test_tensor_tickets 1 4/80 # groups of many rows among empty ones, sums that are added to
 a_share emulated test_tensor_tickets 1 7/80 # sums of products with one scale a row, groups of many rows among such of few
-a_share emulated test_tensor_tickets 1 8/80 # tickets that a copy of listed rows clears
+a_share emulated test_tensor_tickets 1 8/80 # rows that a list names; a reduction of one group's part of a row each
 a_share emulated test_tensor_tickets 1 9/80 # a last tile that is cut; broad tiles of rows with one scale each
+a_share emulated test_tensor_tickets 1 0/80 # one matrix; with a counter that the run clears
 a_share emulated test_tensor_tickets 1 10/80 # tiles one below the other in a band
 a_share emulated test_tensor_outer 1 0/256 # scales that the tensor cores multiply: how exactly, and with the bits of other blocks
 a_share emulated test_tensor_outer 1 2/256 # bytes, those of blocks of zeros
@@ -63,6 +64,7 @@ a_share emulated test_tensor_outer 1 37/256 # one matrix
 a_share emulated test_tensor_outer 1 197/256 # far ones of one matrix
 a_share emulated test_tensor_outer 1 113/256 # bytes among them that are too large for them, the last stage of a group not a whole one
 a_share emulated test_ggemm_swiglu 1 3/97
+a_share emulated test_ggemm_swiglu 1 0/80 # tiles by tickets
 a_share with_multiprocessors 8 checked test_tensor_middle 1 0/3
 a_share with_multiprocessors 132 checked test_tensor_cases 1 0/797 # sums that wait for memory, as a few multiprocessors' do not; BF16's boxes, sent by others
 a_share checked test_tensor_cases 1 51/80 # few rows with 1x32 scales: groups of every width, their lists
