@@ -149,18 +149,19 @@ static void test_others(void **state)
         moi_layout layout;
         moi_mx_scales mx;
         moi_order order; /* of both operands */
+        int32_t sms;     /* 0: 4 */
     } cases[] = {
         { .pair = 0, .grouping = MOIT_DENSE, .m = 2500, .n = 1032, .k = 272, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
-        { .pair = 0, .grouping = MOIT_DENSE, .m = 4120, .n = 776, .k = 1040, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_ROW },
-        { .pair = 0, .grouping = MOIT_DENSE, .m = 1300, .n = 776, .k = 8336, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
+        { .pair = 0, .grouping = MOIT_DENSE, .m = 2400, .n = 776, .k = 400, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_ROW },
+        { .pair = 0, .grouping = MOIT_DENSE, .m = 520, .n = 392, .k = 8336, .out = MOI_BF16, .layout = MOI_LAYOUT_COL, .sms = 2 },
         { .pair = 4, .grouping = MOIT_DENSE, .m = 3100, .n = 1320, .k = 144, .out = MOI_BF16 },
         { .pair = 1, .grouping = MOIT_DENSE, .m = 1700, .n = 904, .k = 400, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_COL },
         { .pair = 2, .grouping = MOIT_DENSE, .m = 2500, .n = 1032, .k = 640, .out = MOI_BF16, .layout = MOI_LAYOUT_COL, .mx = MOI_MX_PER_128 },
         { .pair = 2, .grouping = MOIT_DENSE, .m = 2500, .n = 1032, .k = 1312, .out = MOI_BF16, .layout = MOI_LAYOUT_TILED, .mx = MOI_MX_PER_ROW },
         { .pair = 2, .grouping = MOIT_DENSE, .m = 2500, .n = 1160, .k = 320, .out = MOI_BF16, .layout = MOI_LAYOUT_ROW },
         { .pair = 1, .grouping = MOI_GROUP_K, .m = 700, .n = 520, .k = 1700, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_COL },
-        { .pair = 4, .grouping = MOI_GROUP_K, .m = 1000, .n = 776, .k = 9000, .out = MOI_F32, .order = MOI_MN_MAJOR },
-        { .pair = 2, .grouping = MOI_GROUP_K, .m = 700, .n = 392, .k = 2500, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_COL,
+        { .pair = 4, .grouping = MOI_GROUP_K, .m = 600, .n = 776, .k = 2200, .out = MOI_F32, .order = MOI_MN_MAJOR },
+        { .pair = 2, .grouping = MOI_GROUP_K, .m = 1200, .n = 392, .k = 1500, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_COL,
           .mx = MOI_MX_PER_ROW },
         { .pair = 3, .grouping = MOI_GROUP_K, .m = 700, .n = 520, .k = 1700, .out = MOI_BF16, .layout = MOI_LAYOUT_COL, .mx = MOI_MX_PER_128 },
     };
@@ -168,7 +169,7 @@ static void test_others(void **state)
     for (int i = part; i < count; i += parts) {
         moit_rng rng = moit_seed("tensor tickets of others", (uint64_t)i);
         moit_job j = { .gpu = true, .grouping = cases[i].grouping, .out = cases[i].out, .m = cases[i].m, .n = cases[i].n, .k = cases[i].k, .mx = cases[i].mx,
-                       .accumulate = cases[i].accumulates, .sm_limit = 4 };
+                       .accumulate = cases[i].accumulates, .sm_limit = cases[i].sms ? cases[i].sms : 4 };
         j.a.format = moit_pairs[cases[i].pair].a, j.b.format = moit_pairs[cases[i].pair].b;
         j.a.format.layout = j.b.format.layout = cases[i].layout, j.a.order = j.b.order = cases[i].order;
         if (j.grouping == MOI_GROUP_K) {
