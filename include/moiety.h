@@ -24,7 +24,8 @@
  * Each function is documented by the same lines: Computes, Shapes, Requires, Memory, Async, Errors, Promise, Source.
  * Those that hold for every function are said once, here:
  *   Memory   The caller owns every buffer.  The library allocates device memory only in moi_ctx_create and moi_buf_alloc.
- *            A workspace holds nothing from one run to the next: runs that follow each other on one stream may share one.
+ *            A workspace holds nothing from one run to the next: runs that follow each other on one stream may share one.  Two
+ *            that run at the same time must not: both may leave out parts of their results, and so may runs behind them.
  *   Async    *_run enqueues on `stream` (NULL: the back end's default) and may be captured in a CUDA graph.  The CPU back
  *            end has finished when the call returns and takes only NULL.
  *   Errors   All arguments are checked before anything is enqueued, so a refused call leaves its outputs untouched.

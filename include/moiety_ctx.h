@@ -36,7 +36,7 @@ typedef struct moi_ctx_config {
 
 /* Computes  a context on one back end.  AUTO takes MOI_BACKEND's, else cuda where there are a driver and a device, else cpu.
  *           Reads the environment once: MOI_BACKEND, MOI_CPU_THREADS, MOI_CPU_ISA, MOI_LOG; for cuda also MOI_NVRTC, MOI_KERNELS,
- *           MOI_CACHE (see moi_kernels_compile) and what docs/cuda.md lists.
+ *           MOI_CACHE (see moi_kernels_compile) and what docs/cuda.md lists.  cuda: not while a stream is captured.
  * Requires  config may be NULL (all defaults).
  * Errors    ARG (out is NULL, bad config or environment value), NOMEM; cuda: NO_DEVICE (no driver, no such device), DRIVER (too
  *           old a driver, or it refuses), UNSUPPORTED (a device below capability 8.0). */

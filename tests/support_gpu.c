@@ -13,7 +13,18 @@ static int guard(void) /* compute-sanitizer sees more where buffers end exactly:
 }
 
 static moi_ctx *ctx;
-static void leave_gpu(void) { moi_ctx_free(ctx); }
+
+/* Whatever ran, the counters that the context has are 0 again; nothing of it is left then, which memcheck looks for. */
+static void leave_gpu(void)
+{
+    static unsigned char counters[MOII_COUNTERS * MOII_COUNTERS_APART];
+    moi_status status = moi_buf_get(ctx, counters, (void *)(uintptr_t)moii_gpu_of(ctx)->counters.memory, sizeof counters, NULL);
+    for (size_t i = 0; i < sizeof counters && !status; i++)
+        if (counters[i]) status = moii_fail(MOI_ERR_INTERNAL, "counter %zu of the context is not 0 in the end", i / MOII_COUNTERS_APART);
+    if (status) fprintf(stderr, "%s\n", moi_last_error());
+    moi_ctx_free(ctx);
+    if (status) fflush(NULL), _Exit(1); /* exit has begun */
+}
 
 moi_ctx *moit_gpu(void)
 {
@@ -27,7 +38,7 @@ moi_ctx *moit_gpu(void)
         if (must && !strcmp(must, "1")) fail_msg("MOIT_GPU=1, and no GPU: %s", moi_last_error());
         ctx = NULL;
     }
-    if (ctx) atexit(leave_gpu); /* nothing of it is left then, which memcheck looks for */
+    if (ctx) atexit(leave_gpu);
     return ctx;
 }
 

@@ -285,8 +285,9 @@ static void test_tickets(void **state)
     const moii_tensor_tile one = { 2, 2, 128, 3, 1, 1, 1, 4, 0, 0, 0 }, parts = { 2, 1, 128, 4, 1, 2, 1, 2, 0, 0, 0 };
     static const struct { int64_t n, k; bool dealt; } dense[] = {
         { 4096, 7168, false }, { 7168, 2048, false }, { 7168, 16384, true }, { 32768, 512, true }, { 16384, 512, false },
+        { 128, 65536, false },
     };
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         p = product(PRODUCT_DENSE, &act, &weight, 4096, dense[i].n, dense[i].k), p.sms = 132;
         assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
         assert_int_equal(moii_tensor_dealt(&p, &one), dense[i].dealt);
@@ -296,25 +297,27 @@ static void test_tickets(void **state)
     assert_false(moii_tensor_dealt(&p, &one));
 }
 
-/* Each workspace has its own counter, always the same one, until there are no more. */
+/* Each workspace has its own counter, always the same one, or none when others have all that it might have: not among the first hundreds. */
 static void test_counters(void **state)
 {
     (void)state;
-    static moii_counters c = { .memory = 4096 };
-    static char workspaces[MOII_COUNTERS + 1][256];
-    static bool taken[MOII_COUNTERS];
-    for (int i = 0; i < MOII_COUNTERS; i++) {
-        uintptr_t at = ((uintptr_t)moii_counter_of(&c, workspaces[i]) - 4096) / MOII_COUNTERS_APART;
-        assert_true(at < MOII_COUNTERS && !taken[at]);
-        taken[at] = true;
-    }
-    assert_null(moii_counter_of(&c, workspaces[MOII_COUNTERS]));
-    memset(taken, 0, sizeof taken);
-    for (int i = MOII_COUNTERS - 1; i >= 0; i--) {
-        uintptr_t at = ((uintptr_t)moii_counter_of(&c, workspaces[i]) - 4096) / MOII_COUNTERS_APART;
-        assert_true(at < MOII_COUNTERS && !taken[at] && c.owners[at] == workspaces[i]);
-        taken[at] = true;
-    }
+    enum { FIRST = MOII_COUNTERS / 2, MANY = 4 * MOII_COUNTERS, MEMORY = 4096 };
+    static moii_counters c = { .memory = MEMORY, .lock = PTHREAD_MUTEX_INITIALIZER };
+    static char workspaces[MANY][256];
+    static int owner[MOII_COUNTERS], of[MANY]; /* and 1 */
+    for (int again = 0; again < 2; again++)
+        for (int i = 0; i < MANY; i++) {
+            unsigned int *counter = moii_counter_of(&c, workspaces[i]);
+            uintptr_t bytes = counter ? (uintptr_t)counter - MEMORY : 0;
+            int at = counter ? (int)(bytes / MOII_COUNTERS_APART) + 1 : 0;
+            assert_true(bytes % MOII_COUNTERS_APART == 0 && at <= MOII_COUNTERS && (counter || i >= FIRST));
+            if (again) assert_int_equal(at, of[i]);
+            else if (counter) assert_int_equal(owner[at - 1], 0), owner[at - 1] = i + 1;
+            of[i] = at;
+        }
+    int taken = 0;
+    for (int i = 0; i < MOII_COUNTERS; i++) taken += owner[i] > 0;
+    assert_true(taken > 9 * MOII_COUNTERS / 10);
 }
 
 static void test_choice(void **state)

@@ -62,7 +62,7 @@ static moi_status start(moi_ctx *ctx, moii_gpu *gpu)
              gpu->capability % 10, gpu->sms, (double)bytes / (1 << 30), gpu->driver.version / 1000, gpu->driver.version % 1000 / 10);
     MOII_TRY(moii_jit_open(&gpu->jit, ctx->threads < 16 ? ctx->threads : 16));
     moi_status status = MOI_OK;
-    if (!gpu->context) { /* last, so that nothing behind it can fail */
+    if (!gpu->context) { /* last, so that nothing behind it here can fail */
         status = moii_driver_check(&gpu->driver, gpu->driver.cuDevicePrimaryCtxRetain(&gpu->context, gpu->device), "cuDevicePrimaryCtxRetain");
         gpu->retained = !status;
     }
@@ -113,7 +113,7 @@ static moi_status cuda_open(moi_ctx *ctx)
     }
     ctx->state = gpu;
     status = make_counters(gpu);
-    if (status) cuda_close(ctx);
+    if (status) cuda_close(ctx), ctx->state = NULL;
     return status;
 }
 

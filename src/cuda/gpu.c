@@ -173,15 +173,6 @@ void moii_gpu_unload(moii_gpu *gpu)
 
 /* ---- launching ---- */
 
-unsigned int *moii_gpu_counter(moi_ctx *ctx, const void *workspace)
-{
-    moii_gpu *gpu = moii_gpu_of(ctx);
-    pthread_mutex_lock(&gpu->lock);
-    unsigned int *counter = moii_counter_of(&gpu->counters, workspace);
-    pthread_mutex_unlock(&gpu->lock);
-    return counter;
-}
-
 moi_status moii_gpu_run(const moi_plan *plan, const moii_gpu_kernel *kernel, const moii_gpu_launch *l, const void *args, moi_stream stream)
 {
     const moii_gpu *gpu = moii_gpu_of(plan->ctx);

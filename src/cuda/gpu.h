@@ -26,7 +26,7 @@ typedef struct moii_gpu {
     int sms, shared_bytes;  /* shared_bytes: the most a block may ask for */
     int memory_gb_s; /* as its clock and width say; 0: they do not */
     moii_jit jit;
-    pthread_mutex_t lock;   /* of the modules, and of who owns a counter */
+    pthread_mutex_t lock;   /* of the modules */
     moii_gpu_module *modules;
     moii_counters counters;
 } moii_gpu;
@@ -54,8 +54,6 @@ void *moii_gpu_state(moi_plan *plan, size_t bytes);
 /* For a row of one kernel without defines: plans it, which makes the kernel plan->state. */
 moi_status moii_gpu_plan_one(moi_plan *plan, const moii_kernel *kernel);
 void moii_gpu_unload(moii_gpu *gpu);
-/* For a run: moii_counter_of its workspace. */
-unsigned int *moii_gpu_counter(moi_ctx *ctx, const void *workspace);
 /* For a row's `supports`: whether the kernel is written for the context's device. */
 bool moii_gpu_fits(const moi_ctx *ctx, const moii_kernel *kernel, const char **why);
 

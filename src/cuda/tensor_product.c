@@ -8,6 +8,7 @@
 
 #include "dtype.h"
 #include "format.h"
+#include "log.h"
 #include "tile8.h"
 
 _Static_assert(PRODUCT_BF16 == MOI_BF16 && PRODUCT_E4M3 == MOI_E4M3 && PRODUCT_E5M2 == MOI_E5M2 && PRODUCT_E2M1 == MOI_E2M1,
@@ -155,9 +156,10 @@ bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     if (p->grouping == PRODUCT_MASKED || p->overlap || p->k == 0 || p->widens || p->mixed) return false;
     if (t->thin || t->few || t->split > 1 || moii_tile_lone(p, t)) return false;
-    int64_t units = moii_tensor_units(p, t, p->m), clusters = p->sms / t->cluster, stages = moii_ceil_div(p->k, p->scaling == SCALING_NONE ? 64 : 128);
+    int64_t units = moii_tensor_units(p, t, p->m), clusters = moii_max(1, p->sms / t->cluster);
+    int64_t stages = moii_ceil_div(p->k, p->scaling == SCALING_NONE ? 64 : 128);
     if (p->swiglu && stages < DEALT_SWIGLU) return false;
-    if (p->grouping == PRODUCT_DENSE) return units >= 2 * DEALT_FROM * clusters || units * stages >= DEALT_STAGES * clusters;
+    if (p->grouping == PRODUCT_DENSE) return units >= 2 * DEALT_FROM * clusters || (units >= 2 * clusters && units * stages >= DEALT_STAGES * clusters);
     return units >= DEALT_FROM * clusters;
 }
 
@@ -312,12 +314,6 @@ int64_t moii_tensor_strip_at(const moii_tensor_product *p, const moii_tensor_til
     return moii_max(0, moii_min(round, whole - moii_tile_strips(p, t, m)));
 }
 
-static moi_status clear_counter(const moi_plan *plan, unsigned int *counter, moi_stream stream)
-{
-    MOII_CUDA(&moii_gpu_of(plan->ctx)->driver, cuMemsetD32Async, ((moii_cuptr)(uintptr_t)counter, 0, 1, stream));
-    return MOI_OK;
-}
-
 /* r->k: of the reduction as it lies in the operands. */
 static moi_status launch_product(const moi_plan *plan, const char *where, const moii_tensor_run *r, void *workspace, moi_stream stream)
 {
@@ -357,8 +353,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
         x.wide = (void *)(uintptr_t)r->a->data, x.counters = (int *)(void *)((char *)workspace + s->tickets_at);
     }
     if (p->dealt) {
-        x.units = (int)dealt_units(p, t, r->m, c), x.tickets = moii_gpu_counter(plan->ctx, workspace);
-        if (!x.tickets) MOII_TRY(clear_counter(plan, x.tickets = (unsigned int *)(void *)((char *)workspace + s->tickets_at), stream));
+        x.units = (int)dealt_units(p, t, r->m, c), x.tickets = r->tickets;
     }
     moii_gpu_launch launch = { .grid = { clusters * blocks }, .threads = 128 + 128 * t->wgs * t->turns, .shared_bytes = s->kernel.shared_bytes,
                                .cluster = blocks > 1 ? (int)blocks : 0, .overlap = p->overlap || p->mixed || moii_tensor_follows(p) };
@@ -373,6 +368,20 @@ static moi_status check_weights(const char *where, const moii_tensor_plan *s, co
     return MOI_OK;
 }
 
+/* Which the product's clusters draw from: 0 when they begin.  It is cleared, if so, before anything else, for a product may begin beside its copies. */
+static moi_status get_counter(const moi_plan *plan, void *workspace, moi_stream stream, unsigned int **tickets)
+{
+    moii_gpu *gpu = moii_gpu_of(plan->ctx);
+    const moii_tensor_plan *s = plan->state;
+    if (!s->product.dealt) return MOI_OK;
+    *tickets = moii_counter_of(&gpu->counters, workspace);
+    if (*tickets) return MOI_OK;
+    *tickets = (unsigned int *)(void *)((char *)workspace + s->tickets_at);
+    moii_log(plan->ctx, MOI_LOG_DEBUG, "cuda: %s run: a counter is cleared first: more than %d workspaces", moii_op_name(plan->op), MOII_COUNTERS / 2);
+    MOII_CUDA(&gpu->driver, cuMemsetD32Async, ((moii_cuptr)(uintptr_t)*tickets, 0, 1, stream));
+    return MOI_OK;
+}
+
 /* Tensor maps are made in the current context. */
 moi_status moii_tensor_launch(const moi_plan *plan, const char *where, const moii_tensor_run *run, void *workspace, moi_stream stream)
 {
@@ -383,6 +392,7 @@ moi_status moii_tensor_launch(const moi_plan *plan, const char *where, const moi
     moii_tensor_copied c = { .run = *run };
     c.run.k = moii_tensor_depth(&s->product, &s->a, run->k);
     moi_status status = check_weights(where, s, run->b);
+    if (!status) status = get_counter(plan, workspace, stream, &c.run.tickets);
     if (!status) status = moii_tensor_copy(plan, where, &c, workspace, stream);
     if (!status) status = launch_product(plan, where, &c.run, workspace, stream);
     moii_gpu_leave(gpu, pushed);

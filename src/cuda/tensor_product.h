@@ -149,6 +149,7 @@ typedef struct moii_tensor_run {
     int64_t d_rows;
     const float *row_weight;        /* weighted */
     moi_operand act;                /* swiglu */
+    unsigned int *tickets;          /* dealt: where these are counted */
 } moii_tensor_run;
 
 /* What a plan keeps.  Copies of operands, where it needs any, lie in the workspace. */
@@ -162,7 +163,7 @@ typedef struct moii_tensor_plan {
     int64_t copies_at[2], scales_at; /* from where on they lie, and a's scales, or factors of rows */
     moii_gpu_kernel unpack;         /* unpacked: B */
     int64_t codes_at;
-    int64_t tickets_at;             /* dealt, widens: where the counters are */
+    int64_t tickets_at;             /* widens: where the counters are; dealt: the one of a workspace that has none in the context */
     moii_then_swiglu then;
 } moii_tensor_plan;
 
@@ -173,7 +174,7 @@ extern const moii_kernel moii_thin_kernel, moii_mixed_kernel, moii_halves_kernel
 product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth);
 /* Of the reduction as it lies in the operands: ragged groups of scaled ones fill whole blocks. */
 int64_t moii_tensor_depth(const moii_tensor_product *p, const moi_format *f, int64_t k);
-/* In the workspace, for so many rows; whatever copies operands clears them. */
+/* In the workspace, for so many rows; the copy of b clears those of `widens`, a run that of `dealt` if it uses it. */
 int64_t moii_tensor_counters(const moii_tensor_product *p, int64_t m);
 /* What the product reads instead of the caller's operands, a run's k being as it lies: planned; enqueued, after which c->run names the copies, c->a and
  * c->b, made of c->codes where these are unpacked, and as its `narrow` the caller's a. */

@@ -2,6 +2,7 @@
  * fake_cuda.c: a stand-in for libcuda.so.1 on machines without a GPU: device memory is host memory.  It lets the tests walk through opening,
  * loading, launching and every error on the way.
  *   FAKE_CUDA_VERSION, FAKE_CUDA_DEVICES, FAKE_CUDA_CAPABILITY   what it claims to be: 13000, 1, 90
+ *   FAKE_CUDA_MEMORY   bytes that it gives at a time: 2^30
  *   FAKE_CUDA_RUN   libemulator.so (tests/emulator), which runs kernels; without it they do not run */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -108,7 +109,7 @@ static void *host(moii_cuptr p) { return (void *)(uintptr_t)p; }
 moii_cuenum cuMemAlloc(moii_cuptr *out, size_t bytes)
 {
     NEED(bytes > 0);
-    if (bytes > (size_t)1 << 30) return MOII_CU_OUT_OF_MEMORY;
+    if (bytes > (size_t)setting("FAKE_CUDA_MEMORY", 1 << 30)) return MOII_CU_OUT_OF_MEMORY;
     const size_t around = device_calls() ? (size_t)device_calls()->around : 0; /* a multiple of 256 */
     char *p = aligned_alloc(256, (bytes + 255) / 256 * 256 + 2 * around);
     if (!p) return MOII_CU_OUT_OF_MEMORY;

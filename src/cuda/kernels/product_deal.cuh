@@ -93,7 +93,7 @@ typedef struct dealer {
 } dealer;
 
 /* first: the first unit's card is dealt. */
-MOII_FN dealer dealer_make(const product_args &a, const shared &s, [[maybe_unused]] unsigned int block, bool leads, bool first)
+MOII_FN dealer dealer_make(const product_args &a, [[maybe_unused]] const shared &s, bool leads, bool first)
 {
     dealer d = { };
 #if SEARCHES
@@ -104,7 +104,7 @@ MOII_FN dealer dealer_make(const product_args &a, const shared &s, [[maybe_unuse
     d.cards = cursor_begin(a);
 #endif
 #if DEAL
-    d.tickets = drawer_make(a, s, block, leads, first);
+    d.tickets = drawer_make();
 #endif
     d.next = first, d.leads = leads;
     return d;

@@ -16,7 +16,7 @@ MOII_FN bool first_is_early(const product_args &a, unsigned int block)
 /* early: the first unit is dealt, and the scales of its first 64 stages are there. */
 MOII_FN void deal_units(const product_args &a, const shared &s, unsigned int block, bool early)
 {
-    dealer d = dealer_make(a, s, block, elected(), early);
+    dealer d = dealer_make(a, s, elected(), early);
     unit u = { };
     if (early) {
         barrier_wait(card_dealt(s, 0), 0);

@@ -177,20 +177,19 @@ MOII_FN void ask_for_sums(const product_args &a, const unit &u)
 #endif
 
 #if SEARCHES && !DEALS_APART
-/* Stages of the unit on a card from `step` on, of which those before `sent` are under way; behind the first one of all, what the last unit's sums will be
- * added to (of a unit without stages comes no first one: then the unit before it is not asked for). */
-MOII_FN void send_stages(const product_args &a, const shared &s, hand card, ring *r, int step, int end, int sent, unsigned int block)
+static_assert(!EARLY, "whose stages are sent early has another warp that deals units");
+
+/* Stages of the unit on a card from `step` on; behind the first one of all, what the last unit's sums will be added to (of a unit without stages comes no
+ * first one: then the unit before it is not asked for). */
+MOII_FN void send_stages(const product_args &a, const shared &s, hand card, ring *r, int step, int end, unsigned int block)
 {
     const unit u = look_at_card(s, card);
     feed f = feed_of(a, u);
-    const int skipped = max(step, sent);
-    if (RUNS_IN_TURN && skipped > 0) f.a.from += skipped * (long long)f.a.apart, f.b.from += skipped * (long long)f.b.apart;
+    if (RUNS_IN_TURN && step > 0) f.a.from += step * (long long)f.a.apart, f.b.from += step * (long long)f.b.apart;
 #pragma unroll 1
     for (; step < end; step++, ring_step(r)) {
-        if (step >= sent) {
-            barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
-            load_step(a, s, u, &f, r->stage, step, block, false, LOADS_BOTH);
-        }
+        barrier_wait(empty_barrier(s, r->stage), r->parity ^ 1);
+        load_step(a, s, u, &f, r->stage, step, block, false, LOADS_BOTH);
 #if ASKS
         if (ASKS_LATE && step == 0 && card > 0) ask_for_sums(a, look_at_card(s, card - 1));
 #endif
@@ -198,19 +197,19 @@ MOII_FN void send_stages(const product_args &a, const shared &s, hand card, ring
 }
 
 /* And deals the units, the next one while the ring is full: all lanes look for it, and what is needed of a unit stands on its card, for registers are few. */
-MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block, int sent)
+MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int block, int)
 {
     const bool leads = elected();
-    dealer d = dealer_make(a, s, block, leads, sent > 0);
+    dealer d = dealer_make(a, s, leads, false);
     ring r = { 0, 0 };
     unit u;
-    for (bool more = sent > 0 || deal_unit(a, s, &d, block, &u); more; sent = 0) {
+    for (bool more = deal_unit(a, s, &d, block, &u); more;) {
         const hand h = d.next - 1;
         const int steps = steps_of(look_at_card(s, h)), first = min(steps, STAGES);
-        if (leads) send_stages(a, s, h, &r, 0, first, sent, block);
+        if (leads) send_stages(a, s, h, &r, 0, first, block);
         __syncwarp();
         more = deal_unit(a, s, &d, block, &u);
-        if (leads && first < steps) send_stages(a, s, h, &r, first, steps, sent, block);
+        if (leads && first < steps) send_stages(a, s, h, &r, first, steps, block);
 #if ASKS
         if (leads && (!ASKS_LATE || !more)) ask_for_sums(a, look_at_card(s, h));
 #endif
@@ -221,7 +220,7 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
 /* Where the loading thread has its units from.  dealt: the card of the first one is there already; false: there is no more. */
 #if DEALS_APART
 typedef hand source;
-MOII_FN source source_open(const product_args &, const shared &, unsigned int, bool) { return 0; }
+MOII_FN source source_open(const product_args &, const shared &, bool) { return 0; }
 
 MOII_FN bool source_next(const product_args &, const shared &s, source *h, unsigned int, bool, unit *u)
 {
@@ -233,7 +232,7 @@ MOII_FN bool source_next(const product_args &, const shared &s, source *h, unsig
 }
 #else
 typedef dealer source; /* it deals them */
-MOII_FN source source_open(const product_args &a, const shared &s, unsigned int block, bool dealt) { return dealer_make(a, s, block, true, dealt); }
+MOII_FN source source_open(const product_args &a, const shared &s, bool dealt) { return dealer_make(a, s, true, dealt); }
 
 MOII_FN bool source_next(const product_args &a, const shared &s, source *d, unsigned int block, bool dealt, unit *u)
 {
@@ -249,7 +248,7 @@ MOII_FN void load_tiles(const product_args &a, const shared &s, unsigned int blo
     ring r = { 0, 0 };
     unit u, next;
     int ready = 0;
-    source from = source_open(a, s, block, sent > 0);
+    source from = source_open(a, s, sent > 0);
     bool more = source_next(a, s, &from, block, sent > 0, &next);
 #if ASKS
     unit left = { };

@@ -28,7 +28,7 @@
  *             BOXES   of 64 rows of D (BOX_COLS wide) that a warpgroup sends on their way at a time (BF16; or has room for: LINES_ALONE); FP32:
  *                     product_carry.cuh
  *             DEAL    how units are dealt to clusters (product_deal.cuh)
- *   grid      any multiple of CLUSTER * SPLIT; each cluster takes every n-th unit of work (product_units.cuh)
+ *   grid      any multiple of CLUSTER * SPLIT; clusters take units of work (product_units.cuh) as they are dealt (product_deal.cuh)
  *   threads   128 + 128 WGS TURNS.  The first warpgroup loads: warp 0 tiles, by tensor maps; the others scales, where
  *             those are not runs, or the tensor cores multiply them (OUTER); else the second looks for units (DEALS_APART), the last two send D (SENDS).
  *             The others multiply: the tensor cores' sums over 128 values (32 for SCALING_MX, 256 for SCALING_ROWS) are added to FP32 registers, times the
@@ -276,6 +276,7 @@ static_assert(!STRIP || (HALVES && GROUPS == PRODUCT_DENSE && CLUSTER == 2 && WA
               "a strip is half of a tile's columns");
 static_assert(!WOVEN || (CARRIES && SCALING == SCALING_VECTOR && !B_GROUPED), "that order is one matrix's, and that of columns which leave by fours");
 
+static_assert(!(DEAL && EARLY) || DEALS_APART, "tickets are drawn for the first unit, too, by who deals the others");
 static_assert(!DEAL || (GROUPS != PRODUCT_MASKED && SPLIT == 1 && !WIDENS), "tickets are of units whose number is known, in one part each");
 
 /* among: which of the multiplying warpgroups it is */

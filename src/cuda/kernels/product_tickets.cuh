@@ -54,14 +54,15 @@ MOII_FN void tell_ticket(const shared &s, hand dealt, int ticket)
 
 /* The next ticket of the cluster, behind `dealt` units: the first block's leading lane draws, the other blocks are told. */
 #if DEALS_APART
-MOII_FN drawer drawer_make(const product_args &, const shared &, unsigned int, bool, bool) { return { }; }
+MOII_FN drawer drawer_make() { return { }; }
 
 /* Not before the multiprocessor is done with the tile before the last one that was dealt: drawn earlier, tiles would be less in the order in which they are
  * done, which L2 minds.  Short tiles do not leave the time for that. */
 MOII_FN int draw(const product_args &a, const shared &s, drawer *, hand dealt, unsigned int block, bool leads)
 {
     enum { LONG = 8 }; /* stages */
-    const hand ahead = a.k >= LONG * STEP * (GROUPS == PRODUCT_DEPTH ? a.groups : 1) ? 2 : CARDS;
+    const int stages = a.k / STEP;
+    const hand ahead = (GROUPS == PRODUCT_DEPTH ? stages / LONG >= a.groups : stages >= LONG) ? 2 : CARDS;
     int ticket = first_unit();
     if (dealt == 0) return ticket;
     if (dealt >= ahead) barrier_wait(card_read(s, dealt - ahead), (dealt - ahead) / CARDS & 1);
@@ -91,13 +92,7 @@ MOII_FN int draw(const product_args &a, const shared &s, drawer *d, hand dealt, 
     return ticket;
 }
 
-/* first: the first ticket's unit is dealt. */
-MOII_FN drawer drawer_make(const product_args &a, const shared &s, unsigned int block, bool leads, bool first)
-{
-    drawer d = { first_unit(), first_unit() - units_apart() };
-    if (first) draw(a, s, &d, 0, block, leads);
-    return d;
-}
+MOII_FN drawer drawer_make() { return { first_unit(), first_unit() - units_apart() }; }
 #endif
 
 #endif

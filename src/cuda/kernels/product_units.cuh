@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * product_units.cuh: which tile a block works on.  A unit is (group, rows, columns, part of the reduction); each cluster takes the units
- * ... product_deal.cuh.
+ * product_units.cuh: which tile a block works on.  A unit is (group, rows, columns, part of the reduction); product_deal.cuh says which
+ * ones a cluster takes.
  *
  * Order within a group: bands of args.band rows of tiles; in a band the columns one after the other, so that the tiles at work at one time
  * cover a near-square region of D and share A and B in L2.
