@@ -53,7 +53,7 @@ a_share emulated test_tensor_cases 1 3/997 # ragged rows that end within 16 byte
 a_share emulated test_tensor_tickets 1 2/80 # more groups than are looked at at a time, of few and of many rows
 a_share emulated test_tensor_tickets 1 4/80 # groups of many rows among empty ones, sums that are added to
 a_share emulated test_tensor_tickets 1 7/80 # sums of products with one scale a row, groups of many rows among such of few
-a_share emulated test_tensor_tickets 1 8/80 # rows that a list names; a reduction of one group's part of a row each
+a_share emulated test_tensor_tickets 1 3/80 # groups of which most are empty; one matrix in clusters
 a_share emulated test_tensor_tickets 1 9/80 # a last tile that is cut; broad tiles of rows with one scale each
 a_share emulated test_tensor_tickets 1 0/80 # one matrix; with a counter that the run clears; with fewer rows than the plan
 a_share emulated test_tensor_tickets 1 1/80 # sums of one matrix; rows that a list names with a counter that the run clears; ragged ones, fewer
@@ -72,7 +72,7 @@ a_share checked test_tensor_cases 1 51/80 # few rows with 1x32 scales: groups of
 a_share checked test_tensor_cases 1 55/80 # those that end at one
 a_share checked test_tensor_cases 1 56/80 # masked ones
 a_share checked test_tensor_cases 1 75/80 # one matrix
-a_share checked test_tensor_tickets 1 3/80 # tiles drawn by tickets, of groups of which most are empty; one matrix in clusters, whose second blocks acknowledge them
+a_share checked test_tensor_tickets 1 8/80 # rows that a list names; a reduction of groups in clusters, whose second blocks acknowledge tickets
 a_share checked test_tensor_outer 1 214/256 # of masked groups, bytes
 a_share checked test_tensor_outer 1 96/256 # FP32 ones too large for them: stages that threads multiply end those by name
 a_share checked test_swiglu 97 0/1
