@@ -5,14 +5,14 @@
 . "$(dirname "$0")/support"
 build=$(dirname "$MOIETY")
 [ -f "$build/tests/emulator/libemulator.so" ] || { echo "this variant has no emulated device"; exit 0; } # sanitizers do not follow its fibres
-third=$(share 3) # all of them take twenty minutes
-echo "cases: third $third"
+quarter=$(share 4) # all of them take half an hour
+echo "cases: quarter $quarter"
 emulated() { # emulated TEST EVERY PART: a whole test program, some of its cases
     MOIT_EVERY=$2 MOIT_PART=$3 "$root/tests/emulated" "$build" "$build/tests/$1" >"$1.out" 2>&1 || { cat "$1.out"; fail "$1 on the emulated device"; }
     ! grep SKIPPED "$1.out" || fail "$1 skipped what the emulated device can do"
 }
 checked() { (EMU_CHECK=1; export EMU_CHECK; emulated "$@") || exit 1; } # with the search for races
-a_share() { at=$((${at:-0} + 1)); [ $((at % 3)) -ne "$third" ] || "$@"; } # every third of them
+a_share() { at=$((${at:-0} + 1)); [ $((at % 4)) -ne "$quarter" ] || "$@"; } # every fourth of them
 with_multiprocessors() { (EMU_MULTIPROCESSORS=$1; export EMU_MULTIPROCESSORS; shift; "$@") || exit 1; }
 
 decode() {
