@@ -154,7 +154,7 @@ static void test_others(void **state)
         { .pair = 0, .grouping = MOIT_DENSE, .m = 2500, .n = 1032, .k = 272, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
         { .pair = 0, .grouping = MOIT_DENSE, .m = 2400, .n = 776, .k = 400, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_ROW },
         { .pair = 0, .grouping = MOIT_DENSE, .m = 520, .n = 392, .k = 8336, .out = MOI_BF16, .layout = MOI_LAYOUT_COL, .sms = 2 },
-        { .pair = 4, .grouping = MOIT_DENSE, .m = 1800, .n = 1280, .k = 400, .out = MOI_BF16 },
+        { .pair = 4, .grouping = MOIT_DENSE, .m = 1800, .n = 1320, .k = 400, .out = MOI_BF16 },
         { .pair = 1, .grouping = MOIT_DENSE, .m = 1700, .n = 904, .k = 400, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_COL },
         { .pair = 2, .grouping = MOIT_DENSE, .m = 2500, .n = 1032, .k = 640, .out = MOI_BF16, .layout = MOI_LAYOUT_COL, .mx = MOI_MX_PER_128 },
         { .pair = 2, .grouping = MOIT_DENSE, .m = 2500, .n = 1032, .k = 1312, .out = MOI_BF16, .layout = MOI_LAYOUT_TILED, .mx = MOI_MX_PER_ROW },

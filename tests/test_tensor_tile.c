@@ -471,7 +471,7 @@ static void test_sums(void **state)
 {
     (void)state;
     static const struct { int64_t groups, m, n, k; int band; } best[] = {
-        { 128, 4096, 1536, 1024, 5 }, { 128, 3072, 4096, 1024, 2 }, { 64, 4096, 2048, 2048, 8 },
+        { 128, 4096, 1536, 1024, 5 }, { 128, 3072, 4096, 1024, 2 }, { 64, 4096, 2048, 2048, 8 }, { 8, 7168, 2048, 4096, 8 },
     };
     for (size_t i = 0; i < sizeof best / sizeof *best; i++) {
         const char *why;
@@ -481,6 +481,9 @@ static void test_sums(void **state)
         moii_tensor_tile t = moii_tensor_choose(&p);
         assert_true(moii_tile_rows(&p, &t) == 256 && t.cluster == 2 && moii_tensor_dealt(&p, &t));
         assert_int_equal(moii_tensor_band(&p, &t), best[i].band);
+        p.accumulate = false;
+        t = moii_tensor_choose(&p);
+        assert_int_equal(moii_tile_rows(&p, &t), 256);
     }
 }
 

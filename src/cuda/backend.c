@@ -70,11 +70,24 @@ static moi_status start(moi_ctx *ctx, moii_gpu *gpu)
     return status;
 }
 
+static moi_status alloc_zeroed(const moii_driver *d, const char *where, int64_t bytes, moii_cuptr *out)
+{
+    size_t size = (size_t)moii_round_up(bytes ? bytes : 1, MOII_WORKSPACE_ALIGN);
+    moii_cuenum result = d->cuMemAlloc(out, size);
+    MOII_REQUIRE(result != MOII_CU_OUT_OF_MEMORY, MOI_ERR_NOMEM, "%s: no memory for %lld bytes on the device", where, (long long)bytes);
+    MOII_TRY(moii_driver_check(d, result, "cuMemAlloc"));
+    result = d->cuMemsetD8Async(*out, 0, size, NULL);
+    if (!result) result = d->cuStreamSynchronize(NULL); /* other streams may use it at once */
+    if (result) d->cuMemFree(*out);
+    return moii_driver_check(d, result, "cuMemsetD8Async");
+}
+
 static moi_status make_counters(moii_gpu *gpu)
 {
     bool pushed;
+    pthread_mutex_init(&gpu->counters.lock, NULL); /* cannot fail: it has no attributes */
     MOII_TRY(moii_gpu_enter(gpu, &pushed));
-    moi_status status = moii_counters_open(&gpu->counters, &gpu->driver);
+    moi_status status = alloc_zeroed(&gpu->driver, "moi_ctx_create", MOII_COUNTERS * MOII_COUNTERS_APART, &gpu->counters.memory);
     moii_gpu_leave(gpu, pushed);
     return status;
 }
@@ -85,11 +98,12 @@ static void cuda_close(moi_ctx *ctx)
     bool pushed;
     if (!moii_gpu_enter(gpu, &pushed)) {
         moii_gpu_unload(gpu);
-        moii_counters_close(&gpu->counters, &gpu->driver);
+        if (gpu->counters.memory) gpu->driver.cuMemFree(gpu->counters.memory);
         moii_gpu_leave(gpu, pushed);
     }
     if (gpu->retained) gpu->driver.cuDevicePrimaryCtxRelease(gpu->device);
     moii_jit_close(&gpu->jit);
+    pthread_mutex_destroy(&gpu->counters.lock);
     pthread_mutex_destroy(&gpu->lock);
     moii_driver_close(&gpu->driver);
     free(gpu);
@@ -117,18 +131,6 @@ static moi_status cuda_open(moi_ctx *ctx)
     return status;
 }
 
-static moi_status alloc_zeroed(const moii_driver *d, int64_t bytes, moii_cuptr *out)
-{
-    size_t size = (size_t)moii_round_up(bytes ? bytes : 1, MOII_WORKSPACE_ALIGN);
-    moii_cuenum result = d->cuMemAlloc(out, size);
-    MOII_REQUIRE(result != MOII_CU_OUT_OF_MEMORY, MOI_ERR_NOMEM, "moi_buf_alloc: no memory for %lld bytes on the device", (long long)bytes);
-    MOII_TRY(moii_driver_check(d, result, "cuMemAlloc"));
-    result = d->cuMemsetD8Async(*out, 0, size, NULL);
-    if (!result) result = d->cuStreamSynchronize(NULL); /* other streams may use it at once */
-    if (result) d->cuMemFree(*out);
-    return moii_driver_check(d, result, "cuMemsetD8Async");
-}
-
 static moi_status cuda_alloc(moi_ctx *ctx, int64_t bytes, void **out)
 {
     moii_gpu *gpu = moii_gpu_of(ctx);
@@ -136,7 +138,7 @@ static moi_status cuda_alloc(moi_ctx *ctx, int64_t bytes, void **out)
     bool pushed;
     if (bytes > INT64_MAX - 2 * MOII_WORKSPACE_ALIGN) MOII_FAIL(MOI_ERR_NOMEM, "moi_buf_alloc: no memory for %lld bytes", (long long)bytes);
     MOII_TRY(moii_gpu_enter(gpu, &pushed));
-    moi_status status = alloc_zeroed(&gpu->driver, bytes, &p);
+    moi_status status = alloc_zeroed(&gpu->driver, "moi_buf_alloc", bytes, &p);
     moii_gpu_leave(gpu, pushed);
     if (!status) *out = (void *)(uintptr_t)p;
     return status;

@@ -6,20 +6,16 @@
 
 #include <pthread.h>
 
-#include "driver.h"
-#include "status.h"
+#include "driver_types.h"
 
 enum { MOII_COUNTERS = 1024, MOII_COUNTERS_APART = 64 }; /* bytes: no two in one sector of L2 */
 
 typedef struct moii_counters {
-    moii_cuptr memory;
+    moii_cuptr memory;                 /* MOII_COUNTERS * MOII_COUNTERS_APART bytes, 0 at first */
     pthread_mutex_t lock;              /* of the owners; nobody waits under it */
     const void *owners[MOII_COUNTERS]; /* NULL: nobody yet */
 } moii_counters;
 
-/* In the current CUDA context.  Errors: NOMEM, DRIVER; then, too, it wants to be closed. */
-moi_status moii_counters_open(moii_counters *c, const moii_driver *driver);
-void moii_counters_close(moii_counters *c, const moii_driver *driver);
 /* Of a workspace, which has it from then on.  NULL: others have those that it might have; the run clears one in its workspace. */
 unsigned int *moii_counter_of(moii_counters *c, const void *workspace);
 

@@ -200,8 +200,7 @@ void moii_tensor_settle(moii_tensor_product *p, int sms);
 bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t);
 /* Rows of tiles that are walked together, so that what the tiles at work read of A and B is near a square: 2048 rows, and twice as many where A's take
  * no more than 9 MB of L2 (4.5 where no blocks share A).  With few columns one row of tiles after the other: all of B stays in L2, and A is read once; of a
- * dense FP8 product two, or six of 128 rows.  Of short reductions in groups as few as
- * it takes for the tiles at work to have whole rows of D. */
+ * dense FP8 product two, or six of 128 rows.  Of short reductions in groups so few that the tiles at work have whole rows of D. */
 int moii_tensor_band(const moii_tensor_product *p, const moii_tensor_tile *t);
 /* Whether what is left of a group's rows, if it is little, has tiles of twice the columns: product_sm90.cuh's BROAD. */
 bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t);

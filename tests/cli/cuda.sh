@@ -25,7 +25,7 @@ FAKE_CUDA_CAPABILITY=75; export FAKE_CUDA_CAPABILITY
 expect 1 "device 0 has compute capability 7.5; 8.0 or newer is needed" with $m info --backend cuda
 unset FAKE_CUDA_CAPABILITY
 FAKE_CUDA_MEMORY=1000; export FAKE_CUDA_MEMORY
-expect 1 "moi_ctx_create: no memory for 1024 counters on the device" with $m info --backend cuda
+expect 1 "moi_ctx_create: no memory for 65536 bytes on the device" with $m info --backend cuda
 expect 0 "the cuda back end is not used: moi_ctx_create: no memory" with $m info
 unset FAKE_CUDA_MEMORY
 expect 0 "cuda: Fake GPU 0, capability 9.0, 2 SMs" with $m info
