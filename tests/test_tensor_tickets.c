@@ -7,7 +7,9 @@
 
 #include "../src/cuda/gpu.h"
 
-/* Tiles of groups that differ are drawn from a counter, or dealt one after the other (overlap): the same bits, and right. */
+enum { FEW = 4, ENOUGH = 132 }; /* multiprocessors: for tiles to be drawn, and for each to have but a few, in turn */
+
+/* Tiles are drawn from a counter, or dealt one after the other: the same bits, and right. */
 static void both_orders(moit_job *j, moit_rng *rng, bool broad, bool checked)
 {
     moit_job_operands(j, rng);
@@ -21,7 +23,8 @@ static void both_orders(moit_job *j, moit_rng *rng, bool broad, bool checked)
     void *first = j->d;
     free(j->before);
     moi_plan_free(j->plan);
-    j->overlap = true;
+    assert_true(moii_gpu_of(moit_gpu())->sms >= ENOUGH); /* EMU_MULTIPROCESSORS of an emulated device */
+    j->sm_limit = ENOUGH;
     moit_job_plan(j, moit_gpu());
     assert_false(moit_job_chose(j, "DEAL=1") || moit_job_chose(j, "BROAD=1"));
     moit_job_fill(j, rng);
@@ -39,7 +42,8 @@ static void test_tickets(void **state)
     int parts, part = moit_part(&parts);
     for (int i = part; i < MOIT_PAIRS; i += parts) {
         moit_rng rng = moit_seed("tensor tickets", (uint64_t)i);
-        moit_job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = i % 2 ? MOI_F32 : MOI_BF16, .n = 520, .k = 256, .groups = 5, .rows = 1391, .sm_limit = 4 };
+        moit_job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = i % 2 ? MOI_F32 : MOI_BF16, .n = 520, .k = 256, .groups = 5, .rows = 1391, .sm_limit = FEW,
+                       .overlap = i % 2 };
         j.a.format = moit_pairs[i].a, j.b.format = moit_pairs[i].b;
         if (j.b.format.recipe == MOI_RECIPE_MX32) j.b.format.layout = MOI_LAYOUT_COL; /* not in words: mixed_sm90 would do those */
         memcpy(j.offsets, cuts, sizeof cuts);
@@ -78,7 +82,7 @@ static void test_broad(void **state)
     for (int i = part; i < count; i += parts) {
         moit_rng rng = moit_seed("tensor broad", (uint64_t)i);
         moit_job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = cases[i].out, .n = cases[i].n, .k = cases[i].k, .groups = MOIT_GROUPS, .mx = cases[i].mx,
-                  .accumulate = cases[i].accumulates, .expected = 600 * MOIT_GROUPS, .sm_limit = 4 };
+                  .accumulate = cases[i].accumulates, .expected = 600 * MOIT_GROUPS, .sm_limit = FEW };
         j.a.format = moit_pairs[cases[i].pair].a, j.b.format = moit_pairs[cases[i].pair].b, j.b.order = cases[i].order;
         j.a.format.layout = j.b.format.layout = cases[i].layout;
         memcpy(j.offsets, cuts[cases[i].cuts], sizeof cuts[0]);
@@ -120,7 +124,7 @@ static void test_many_groups(void **state)
     for (int i = part; i < count; i += parts) {
         moit_rng rng = moit_seed("tensor many groups", (uint64_t)i);
         moit_job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = cases[i].out, .n = cases[i].n, .k = cases[i].k ? cases[i].k : 144,
-                       .groups = cases[i].groups, .mx = cases[i].mx, .accumulate = cases[i].accumulates, .sm_limit = 4 };
+                       .groups = cases[i].groups, .mx = cases[i].mx, .accumulate = cases[i].accumulates, .sm_limit = FEW };
         j.a.format = moit_pairs[cases[i].pair].a, j.b.format = moit_pairs[cases[i].pair].b;
         if (cases[i].tall) j.expected = 600 * j.groups;
         if (cases[i].mx == MOI_MX_PER_128) j.a.format.layout = j.b.format.layout = MOI_LAYOUT_COL;
@@ -149,7 +153,7 @@ static void test_others(void **state)
         moi_layout layout;
         moi_mx_scales mx;
         moi_order order; /* of both operands */
-        int32_t sms;     /* 0: 4 */
+        int32_t sms;     /* 0: FEW */
     } cases[] = {
         { .pair = 0, .grouping = MOIT_DENSE, .m = 2500, .n = 1032, .k = 272, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
         { .pair = 0, .grouping = MOIT_DENSE, .m = 2400, .n = 776, .k = 400, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_ROW },
@@ -169,7 +173,8 @@ static void test_others(void **state)
     for (int i = part; i < count; i += parts) {
         moit_rng rng = moit_seed("tensor tickets of others", (uint64_t)i);
         moit_job j = { .gpu = true, .grouping = cases[i].grouping, .out = cases[i].out, .m = cases[i].m, .n = cases[i].n, .k = cases[i].k, .mx = cases[i].mx,
-                       .accumulate = cases[i].accumulates, .sm_limit = cases[i].sms ? cases[i].sms : 4 };
+                       .accumulate = cases[i].accumulates, .sm_limit = cases[i].sms ? cases[i].sms : FEW,
+                       .overlap = i % 3 == 1 };
         j.a.format = moit_pairs[cases[i].pair].a, j.b.format = moit_pairs[cases[i].pair].b;
         j.a.format.layout = j.b.format.layout = cases[i].layout, j.a.order = j.b.order = cases[i].order;
         if (j.grouping == MOI_GROUP_K) {
@@ -177,6 +182,38 @@ static void test_others(void **state)
             j.groups = 4, j.rows = k;
             memcpy(j.offsets, cuts, sizeof cuts);
         }
+        both_orders(&j, &rng, false, true);
+    }
+}
+
+/* Matrices of which so many rows are there as the device knows: none, all, few of them and many, in more groups than are looked at at a time. */
+static void test_masked(void **state)
+{
+    (void)state;
+    if (!moit_hopper()) skip();
+    static const struct {
+        int pair, groups;
+        int64_t rows, n, k;
+        moi_dtype out;
+        bool accumulates;
+        moi_layout layout;
+        moi_mx_scales mx;
+    } cases[] = {
+        { .pair = 0, .groups = 7, .rows = 520, .n = 776, .k = 272, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
+        { .pair = 0, .groups = 40, .rows = 280, .n = 520, .k = 144, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_ROW },
+        { .pair = 4, .groups = 5, .rows = 700, .n = 904, .k = 208, .out = MOI_BF16 },
+        { .pair = 1, .groups = 9, .rows = 500, .n = 650, .k = 400, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
+        { .pair = 2, .groups = 36, .rows = 300, .n = 392, .k = 640, .out = MOI_BF16, .layout = MOI_LAYOUT_TILED, .mx = MOI_MX_PER_ROW },
+        { .pair = 2, .groups = 6, .rows = 400, .n = 904, .k = 384, .out = MOI_F32, .layout = MOI_LAYOUT_COL, .mx = MOI_MX_PER_128 },
+    };
+    int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
+    for (int i = part; i < count; i += parts) {
+        moit_rng rng = moit_seed("tensor masked tickets", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = MOI_GROUP_MASKED, .out = cases[i].out, .n = cases[i].n, .k = cases[i].k, .mx = cases[i].mx,
+                       .groups = cases[i].groups, .rows = cases[i].rows, .accumulate = cases[i].accumulates, .sm_limit = FEW, .overlap = i % 2 };
+        j.a.format = moit_pairs[cases[i].pair].a, j.b.format = moit_pairs[cases[i].pair].b;
+        j.a.format.layout = j.b.format.layout = cases[i].layout;
+        for (int g = 0; g < j.groups; g++) j.counts[g] = g % 5 == 1 ? 0 : g % 5 == 2 ? j.rows : moit_under(&rng, g % 2 ? j.rows + 1 : 130);
         both_orders(&j, &rng, false, true);
     }
 }
@@ -192,7 +229,7 @@ static void test_counters(void **state)
     int parts, part = moit_part(&parts);
     for (int i = part; i < 2; i += parts) {
         moit_rng rng = moit_seed("tensor counters", (uint64_t)i);
-        moit_job j = { .gpu = true, .grouping = i ? MOI_GROUP_M : MOIT_DENSE, .out = MOI_BF16, .m = i ? 0 : 2500, .n = 1032, .k = 272, .sm_limit = 4 };
+        moit_job j = { .gpu = true, .grouping = i ? MOI_GROUP_M : MOIT_DENSE, .out = MOI_BF16, .m = i ? 0 : 2500, .n = 1032, .k = 272, .sm_limit = FEW };
         j.a.format = moit_pairs[0].a, j.b.format = moit_pairs[0].b;
         if (i) j.groups = 2, j.rows = j.offsets[2] = 900, j.offsets[1] = 300, moit_job_gather(&j, &rng, 70);
         memcpy(were, c->owners, sizeof were);
@@ -213,7 +250,7 @@ static void test_fewer(void **state)
         moit_rng rng = moit_seed("tensor tickets of fewer", (uint64_t)i);
         bool ragged = i % 2;
         moit_job j = { .gpu = true, .grouping = ragged ? MOI_GROUP_M : MOIT_DENSE, .out = MOI_BF16, .m = ragged ? 0 : rows[0], .n = 776, .k = 272,
-                       .sm_limit = 4 };
+                       .sm_limit = FEW };
         j.a.format = moit_pairs[0].a, j.b.format = moit_pairs[0].b;
         j.a.format.layout = i < 2 ? MOI_LAYOUT_COL : MOI_LAYOUT_ROW; /* by copies; by threads */
         if (ragged) j.groups = 3, j.rows = j.offsets[3] = rows[0], j.offsets[1] = 10, j.offsets[2] = 700;
@@ -238,6 +275,7 @@ static void test_fewer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_many_groups),
-                                        cmocka_unit_test(test_others), cmocka_unit_test(test_counters), cmocka_unit_test(test_fewer) };
+                                        cmocka_unit_test(test_others), cmocka_unit_test(test_masked), cmocka_unit_test(test_counters),
+                                        cmocka_unit_test(test_fewer) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

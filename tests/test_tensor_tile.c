@@ -264,8 +264,8 @@ static void test_bands(void **state)
     }
 }
 
-/* Tickets: many tiles of ragged rows, no start beside the kernel before; with them what is left of a group has broad tiles, where there are
- * columns for them. */
+/* Tickets: many tiles of ragged rows, or as many masked ones as there mostly are; with them what is left of a group has broad tiles, where there are columns
+ * for them. */
 static void test_tickets(void **state)
 {
     (void)state;
@@ -279,9 +279,19 @@ static void test_tickets(void **state)
     p.n = 256;
     assert_false(moii_tile_broad(&p, &t));
     p.n = 4096, p.overlap = true;
-    assert_false(moii_tensor_dealt(&p, &t) || moii_tile_broad(&p, &t));
+    assert_true(moii_tensor_dealt(&p, &t) && moii_tile_broad(&p, &t));
     p.overlap = false, p.m = 64;
+    assert_true(moii_tensor_dealt(&p, &t)); /* few, but long */
+    p.k = 31 * 128;
     assert_false(moii_tensor_dealt(&p, &t));
+    p.grouping = PRODUCT_MASKED, p.m = 1024;
+    assert_true(moii_tensor_dealt(&p, &t) && !moii_tile_broad(&p, &t));
+    p.groups = 2;
+    assert_false(moii_tensor_dealt(&p, &t));
+    p.groups = 32, p.expected = 32 * 64;
+    assert_false(moii_tensor_dealt(&p, &t));
+    p.k = 32 * 128;
+    assert_true(moii_tensor_dealt(&p, &t));
     const moii_tensor_tile one = { 2, 2, 128, 3, 1, 1, 1, 4, 0, 0, 0 }, parts = { 2, 1, 128, 4, 1, 2, 1, 2, 0, 0, 0 };
     static const struct { int64_t n, k; bool dealt; } dense[] = {
         { 4096, 7168, false }, { 7168, 2048, false }, { 7168, 16384, true }, { 32768, 512, true }, { 16384, 512, false },
@@ -293,8 +303,6 @@ static void test_tickets(void **state)
         assert_int_equal(moii_tensor_dealt(&p, &one), dense[i].dealt);
         assert_false(moii_tensor_dealt(&p, &parts) || moii_tile_broad(&p, &one));
     }
-    p.grouping = PRODUCT_MASKED, p.groups = 4;
-    assert_false(moii_tensor_dealt(&p, &one));
 }
 
 /* Each workspace has its own counter, always the same one, or none when others have all that it might have: not among the first hundreds. */

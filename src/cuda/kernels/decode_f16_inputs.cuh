@@ -5,9 +5,7 @@
 
 #include "moe_decode_f16_sm90_args.h"
 #include "num.h"
-
-/* 128 bytes into L2. */
-MOII_FN void line_fetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p) : "memory"); }
+#include "ptx_sm90.cuh"
 
 /* Asks for what routing and x need to be in L2, each line by one thread of the grid: before it may be read. */
 MOII_FN void ask_for(const void *p, long long bytes, int &line)

@@ -4,16 +4,7 @@
 #ifndef MOII_PRODUCT_DEALER_CUH
 #define MOII_PRODUCT_DEALER_CUH
 
-#if EARLY && !SQUARES_AHEAD
-/* Whether the warp that loads tiles dealt it before the block had met. */
-MOII_FN bool first_is_early(const product_args &a, unsigned int block)
-{
-    unit u;
-    return find_first(a, block, &u) && steps_of(u) > 0;
-}
-#endif
-
-/* early: the first unit is dealt, and the scales of its first 64 stages are there. */
+/* early: the first unit is dealt, and of squares the scales of its first 64 stages are there. */
 MOII_FN void deal_units(const product_args &a, const shared &s, unsigned int block, bool early)
 {
     dealer d = dealer_make(a, s, elected(), early);

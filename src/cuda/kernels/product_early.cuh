@@ -2,7 +2,7 @@
  * product_early.cuh: a cluster's first unit, for product_sm90.cuh: found and sent for before anything else.
  *
  * Whatever a kernel does first it does slowly: its code, its constants and the offsets of groups come from memory.  Found as all others are, the first
- * unit's first copy was sent 4500 clocks after the block had begun, of ragged groups 8500.  Here a whole warp looks for it, by a short way that does not know
+ * unit's first copy was sent 4500 clocks after the block had begun, of ragged groups 10000.  Here a whole warp looks for it, by a short way that does not know
  * all cases, and sends for the first stages (EARLY_STAGES; product_load.cuh), before the block's other warps and its cluster have met. */
 #ifndef MOII_PRODUCT_EARLY_CUH
 #define MOII_PRODUCT_EARLY_CUH
@@ -11,30 +11,26 @@
 static_assert(!SHORT || GROUPS == PRODUCT_DENSE, "a tile of few rows is one matrix's");
 
 #if B_GROUPED
-/* A whole warp: the group that has the unit, what it has in front of it, and where its rows are; false: none, or one that is dealt in another order. */
+/* A whole warp: the group that has the unit, what it has in front of it, and where its rows are; false: none.  By tickets, of those of many rows. */
 MOII_FN bool first_group(const product_args &a, int *group, int *in, int *begin, int *end)
 {
     const int lane = (int)threadIdx.x % 32, want = first_unit();
     int before = 0;
-    bool found = false, few = false;
+    if (a.groups > 32) line_fetch(a.offsets + min(lane * 16, a.groups - 1)); /* all at once: they are looked at one after the other */
 #pragma unroll 1
     for (int from = 0; from < a.groups; from += 32) {
-        const int g = min(from + lane, a.groups - 1);
-#if GROUPS == PRODUCT_MASKED
-        const int b = 0, e = (int)min(max(__ldg(a.offsets + g), 0ll), (long long)a.m);
-#else
-        const int b = (int)__ldg(a.offsets + g), e = (int)__ldg(a.offsets + g + 1);
-#endif
-        const int rows = from + lane < a.groups ? e - b : 0, n = group_units(a, rows);
+        const span here = span_of(a, min(from + lane, a.groups - 1));
+        const int rows = from + lane < a.groups ? here.end - here.begin : 0, n = SEARCHES && rows <= FEW_ROWS ? 0 : group_units(a, rows);
         const int upto = before + lane_scan(n, lane);
         const unsigned int behind = __ballot_sync(~0u, upto > want);
-        const int at = behind ? __ffs((int)behind) - 1 : 31;
-        few = few || __any_sync(~0u, rows > 0 && rows <= FEW_ROWS);
-        if (!found) *group = from + at, *in = want - __shfl_sync(~0u, upto - n, at), *begin = __shfl_sync(~0u, b, at), *end = __shfl_sync(~0u, e, at);
-        found = found || behind != 0;
+        if (behind) {
+            const int at = __ffs((int)behind) - 1;
+            *group = from + at, *in = want - __shfl_sync(~0u, upto - n, at), *begin = __shfl_sync(~0u, here.begin, at), *end = __shfl_sync(~0u, here.end, at);
+            return true;
+        }
         before = __shfl_sync(~0u, upto, 31);
     }
-    return found && !(SEARCHES && few);
+    return false;
 }
 #endif
 
@@ -55,7 +51,8 @@ MOII_FN bool find_first(const product_args &a, unsigned int block, unit *u)
 #if B_GROUPED
     if (!first_group(a, &group, &in, &begin, &end)) return false;
 #elif GROUPS == PRODUCT_DEPTH
-    begin = (int)__ldg(a.offsets), end = (int)__ldg(a.offsets + 1);
+    const span here = span_of(a, 0);
+    begin = here.begin, end = here.end;
 #endif
     if (STRIP && in >= a.strip_at) return false;
     const int tiles = tiles_high(GROUPS == PRODUCT_DEPTH ? a.m : end - begin);
@@ -67,6 +64,9 @@ MOII_FN bool find_first(const product_args &a, unsigned int block, unit *u)
     return true;
 }
 #endif
+
+/* Whether the warp that loads tiles deals it, and sends for its first stages, before the block has met. */
+MOII_FN bool first_is_early(const product_args &a, unsigned int block, unit *u) { return find_first(a, block, u) && steps_of(*u) > 0; }
 #endif
 
 #endif

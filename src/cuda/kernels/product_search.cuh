@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * product_search.cuh: which unit of ragged groups a ticket stands for, for product_deal.cuh (SEARCHES).  A whole warp looks for it.  Tiles of groups of few
- * rows, which wait for memory, are dealt among the others, which compute; a few are kept for the end, to even it out. */
+ * rows, which wait for memory, are dealt among the others, which compute; a few are kept for the end, to even it out, and clusters begin with others, as long
+ * as there are any, so that a first unit is found before anyone knows how many units there are (product_early.cuh). */
 #ifndef MOII_PRODUCT_SEARCH_CUH
 #define MOII_PRODUCT_SEARCH_CUH
 
@@ -8,8 +9,8 @@
  * found last, which has most often the next one, too: its rows, its units and those before them. */
 typedef struct search { int from, before, group, begin, end, first, units; } search;
 
-/* Units in all and of groups of many rows; how many of many each ticket stands for, up to ticket `mixed`; those from `cut` on come in pieces.  In shared
- * memory, for registers are few. */
+/* Units in all and of groups of many rows; how many of many each ticket stands for, behind the clusters' first ones and up to ticket `mixed`; those from `cut`
+ * on come in pieces.  In shared memory, for registers are few. */
 typedef struct stock {
     int units, units_many, mixed, cut, pieces;
     unsigned long long share; /* and 32 bits behind the point */
@@ -27,7 +28,8 @@ MOII_FN stock stock_of(const shared &s)
     return { (int)units.x, (int)units.y, (int)rest.x, (int)rest.y, (int)shared_read_word(s.base + DECK_AT + 16), (unsigned long long)share.y << 32 | share.x };
 }
 
-MOII_FN int rows_of_group(const product_args &a, int g) { return (int)(__ldg(a.offsets + g + 1) - __ldg(a.offsets + g)); }
+/* Tickets that stand for as many units of groups of many rows, and come first. */
+MOII_FN int first_of_many(const stock &d) { return min(units_apart(), d.units_many); }
 
 MOII_FN stock stock_make(const product_args &a) /* a whole warp, as all that follows */
 {
@@ -35,7 +37,8 @@ MOII_FN stock stock_make(const product_args &a) /* a whole warp, as all that fol
     int all = 0, few = 0;
 #pragma unroll 1
     for (int g = (int)threadIdx.x % 32; g < a.groups; g += 32) {
-        const int rows = rows_of_group(a, g), n = group_units(a, rows);
+        const span here = span_of(a, g);
+        const int rows = here.end - here.begin, n = group_units(a, rows);
         all += n;
         if (rows <= FEW_ROWS) few += n;
     }
@@ -47,14 +50,17 @@ MOII_FN stock stock_make(const product_args &a) /* a whole warp, as all that fol
         d.cut = c.cut, d.pieces = c.pieces;
     }
     d.mixed = d.units_many > 0 ? d.units - min(few, 2 * units_apart()) : d.units;
-    d.share = ((unsigned long long)d.units_many << 32 | 1ull << 30) / max(d.mixed, 1); /* the quarter: rounding must not lose the last one */
+    const int first = first_of_many(d);
+    d.share = 0; /* the quarter: rounding must not lose the last one */
+    if (few > 0) d.share = ((unsigned long long)(d.units_many - first) << 32 | 1ull << 30) / max(d.mixed - first, 1);
     return d;
 }
 
 MOII_FN int of_many(const stock &d, int ticket)
 {
-    if (d.units == d.units_many) return ticket;
-    return ticket < d.mixed ? min((int)((unsigned long long)ticket * d.share >> 32), d.units_many) : d.units_many;
+    const int first = first_of_many(d), behind = ticket - first;
+    if (d.units == d.units_many || behind < 0) return ticket;
+    return ticket < d.mixed ? min(first + (int)((unsigned long long)behind * d.share >> 32), d.units_many) : d.units_many;
 }
 
 /* The group of the i-th unit of groups of few rows, or of many; i must not descend from call to call.  false: there is none. */
@@ -62,13 +68,14 @@ MOII_FN bool search_group(const product_args &a, search *at, bool few, int i)
 {
     const int lane = (int)threadIdx.x % 32;
     for (; at->from < a.groups; at->from += 32) {
-        const int g = min(at->from + lane, a.groups - 1), begin = (int)__ldg(a.offsets + g), end = (int)__ldg(a.offsets + g + 1);
-        const bool counts = at->from + lane < a.groups && (end - begin <= FEW_ROWS) == few;
-        const int n = counts ? group_units(a, end - begin) : 0, upto = at->before + lane_scan(n, lane);
+        const span here = span_of(a, min(at->from + lane, a.groups - 1));
+        const int rows = here.end - here.begin;
+        const bool counts = at->from + lane < a.groups && (rows <= FEW_ROWS) == few;
+        const int n = counts ? group_units(a, rows) : 0, upto = at->before + lane_scan(n, lane);
         const unsigned int behind = __ballot_sync(~0u, upto > i);
         if (behind) {
             const int there = __ffs((int)behind) - 1;
-            at->group = at->from + there, at->begin = __shfl_sync(~0u, begin, there), at->end = __shfl_sync(~0u, end, there);
+            at->group = at->from + there, at->begin = __shfl_sync(~0u, here.begin, there), at->end = __shfl_sync(~0u, here.end, there);
             at->units = __shfl_sync(~0u, n, there), at->first = __shfl_sync(~0u, upto, there) - at->units;
             return true;
         }

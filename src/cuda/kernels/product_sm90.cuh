@@ -96,7 +96,7 @@
 #define BESIDE (SWIGLU || WIDE) /* warpgroups have the same rows, and columns of their own */
 #define A_GROUPED (GROUPS == PRODUCT_MASKED) /* each group has its own A, its own B */
 #define B_GROUPED (GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_MASKED)
-#define SEARCHES (DEAL && GROUPS == PRODUCT_ROWS) /* tickets are of ragged groups' units */
+#define SEARCHES (DEAL && B_GROUPED) /* tickets are of groups' units, as many as their rows make */
 #define BITS16 (ELEM_A == PRODUCT_BF16)
 #define BM (64 * WAVES * (BESIDE ? 1 : WGS))
 #define COLUMNS (BN * (WIDE ? WGS : 1)) /* of D in a tile */
@@ -158,10 +158,10 @@
  * the parts read at one time then lies side by side; else a tile's stages are ROTATED (product_units.cuh). */
 #define ANY_ORDER (SHORT && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
 #define STRIDE (ANY_ORDER ? SPLIT : 1)
-/* the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early.  Not of groups' rows beside scales of
- * squares: behind that code the stages' own loop is slower, which costs up to 3 % (docs/notes/gemm-hopper.md, "From a stage's release to its copies") */
-#define EARLY \
-    ((SPLIT == 1 || SHORT) && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS && (!B_GROUPED || SCALING != SCALING_SQUARE || FOLLOWS))
+/* the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early.  Small tiles of groups beside scales
+ * of squares lose 2 to 4 % by it, and SwiGLU 0.3 to 0.8 (docs/notes/gemm-hopper.md, "A ticket's first tile") */
+#define SENDS_EARLY (!B_GROUPED || SCALING != SCALING_SQUARE || FOLLOWS || BM == 256 || (DEAL && !SWIGLU))
+#define EARLY ((SPLIT == 1 || SHORT) && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS && SENDS_EARLY)
 /* whether units differ in the part of the reduction that they have; else all begin at 0, which is then known */
 #define PARTS_OF_K (GROUPS == PRODUCT_DEPTH || SPLIT > 1)
 #define EARLY_STAGES (SEARCHES || FOLLOWS || STAGES < 3 ? STAGES : 3) /* all, where much is to be found out of groups, or waited for, behind them */
@@ -277,7 +277,7 @@ static_assert(!STRIP || (HALVES && GROUPS == PRODUCT_DENSE && CLUSTER == 2 && WA
 static_assert(!WOVEN || (CARRIES && SCALING == SCALING_VECTOR && !B_GROUPED), "that order is one matrix's, and that of columns which leave by fours");
 
 static_assert(!(DEAL && EARLY) || DEALS_APART, "tickets are drawn for the first unit, too, by who deals the others");
-static_assert(!DEAL || (GROUPS != PRODUCT_MASKED && SPLIT == 1 && !WIDENS), "tickets are of units whose number is known, in one part each");
+static_assert(!DEAL || (SPLIT == 1 && !WIDENS), "tickets are of whole reductions");
 
 /* among: which of the multiplying warpgroups it is */
 MOII_FN void consume(const product_args &a, shared s, unsigned int block, int among)
@@ -347,7 +347,10 @@ MOII_FN void product(const product_args &a)
     squares_ahead ahead = { };
     if (warp == 1) ahead = ask_for_squares(a, block);
 #elif EARLY && DEALS_APART
-    if (warp == 1) early = first_is_early(a, block);
+    if (warp == 1) {
+        unit u;
+        early = first_is_early(a, block, &u);
+    }
 #endif
 #if EARLY
     if (CLUSTER > 1) cluster_wait();

@@ -58,7 +58,7 @@ MOII_FN squares_ahead ask_for_squares(const product_args &a, unsigned int block)
 {
     squares_ahead ahead = { };
     unit u;
-    ahead.known = find_first(a, block, &u) && steps_of(u) > 0;
+    ahead.known = first_is_early(a, block, &u);
     if (ahead.known) ahead.first = read_squares(a, u, 0);
     return ahead;
 }

@@ -47,6 +47,19 @@ MOII_FN int units_apart() { return gridDim.x / (CLUSTER * SPLIT); }
 /* STRIP: its units, of a matrix of so many rows. */
 MOII_FN int strip_units(int rows) { return STRIP ? (rows + 2 * BM - 1) / (2 * BM) : 0; }
 
+/* Of a group: its rows, of all groups' or of its own matrix, or its part of the reduction. */
+typedef struct span { int begin, end; } span;
+MOII_FN span span_of(const product_args &a, [[maybe_unused]] int group)
+{
+#if GROUPS == PRODUCT_DENSE
+    return { 0, a.m };
+#elif GROUPS == PRODUCT_MASKED
+    return { 0, (int)min(max(__ldg(a.offsets + group), 0ll), (long long)a.m) };
+#else
+    return { (int)__ldg(a.offsets + group), (int)__ldg(a.offsets + group + 1) };
+#endif
+}
+
 /* Tiles one below the other: of BM rows or fewer, and whether there is a broad one below those. */
 MOII_FN int tiles_high(int rows) { return (rows + BM - 1 - (BROAD ? FEW_ROWS : 0)) / BM; }
 MOII_FN bool ends_broad(int rows) { return BROAD && rows > tiles_high(rows) * BM; }
@@ -152,13 +165,8 @@ MOII_FN void cursor_enter(const product_args &a, cursor *c)
 {
     c->begin = c->end = 0;
     if (c->group >= a.groups) return;
-#if GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_DEPTH
-    c->begin = (int)__ldg(a.offsets + c->group), c->end = (int)__ldg(a.offsets + c->group + 1);
-#elif GROUPS == PRODUCT_MASKED
-    c->end = (int)min(max(__ldg(a.offsets + c->group), 0ll), (long long)a.m);
-#else
-    c->end = a.m;
-#endif
+    const span here = span_of(a, c->group);
+    c->begin = here.begin, c->end = here.end;
 }
 
 MOII_FN cursor cursor_begin(const product_args &a)
