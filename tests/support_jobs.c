@@ -123,6 +123,21 @@ int64_t moit_job_line(const moit_job *j) { return moi_row_bytes(j->out, j->ldd ?
 
 bool moit_job_chose(const moit_job *j, const char *define) { return strstr(j->kernel, define) != NULL; }
 
+/* So many runs; the first that fails. */
+static moi_status run_dense(const moit_job *j, const moi_gemm_args *x, void *w, moi_stream stream)
+{
+    moi_status status = moi_gemm_run(j->plan, x, w, moi_plan_workspace_bytes(j->plan), stream);
+    for (int i = 1; i < j->runs && !status; i++) status = moi_gemm_run(j->plan, x, w, moi_plan_workspace_bytes(j->plan), stream);
+    return status;
+}
+
+static moi_status run_grouped(const moit_job *j, const moi_ggemm_args *x, void *w, moi_stream stream)
+{
+    moi_status status = moi_ggemm_run(j->plan, x, w, moi_plan_workspace_bytes(j->plan), stream);
+    for (int i = 1; i < j->runs && !status; i++) status = moi_ggemm_run(j->plan, x, w, moi_plan_workspace_bytes(j->plan), stream);
+    return status;
+}
+
 void moit_job_run(moit_job *j)
 {
     moit_mem m = moit_mem_of(row_of(j));
@@ -131,7 +146,7 @@ void moit_job_run(moit_job *j)
     void *d = moit_out(&m, j->d, j->lines * moit_job_line(j)), *w = moit_mem_workspace(&m, j->plan);
     if (j->grouping == MOIT_DENSE) {
         moi_gemm_args x = { .size = sizeof x, .m = j->m, .a = a, .b = b, .d = d, .ldd = j->ldd };
-        moit_mem_run(&m, moi_gemm_run(j->plan, &x, w, moi_plan_workspace_bytes(j->plan), m.stream));
+        moit_mem_run(&m, run_dense(j, &x, w, m.stream));
     } else {
         bool masked = j->grouping == MOI_GROUP_MASKED;
         int64_t *cuts = moit_in(&m, masked ? j->counts : j->offsets, (j->groups + !masked) * (int64_t)sizeof(int64_t));
@@ -140,7 +155,7 @@ void moit_job_run(moit_job *j)
         if (j->a_rows) x.rows_of_a = moit_in(&m, j->index, j->rows * (int64_t)sizeof(int32_t)), x.a_rows = j->a_rows;
         if (j->d_rows) x.rows_of_d = moit_in(&m, j->place, j->rows * (int64_t)sizeof(int32_t)), x.d_rows = j->d_rows;
         if (j->weight) x.row_weight = moit_in(&m, j->weight, j->rows * (int64_t)sizeof(float));
-        moit_mem_run(&m, moi_ggemm_run(j->plan, &x, w, moi_plan_workspace_bytes(j->plan), m.stream));
+        moit_mem_run(&m, run_grouped(j, &x, w, m.stream));
     }
     moit_mem_done(&m);
     if (!m.gpu) moit_free(w);

@@ -22,6 +22,7 @@ typedef struct moit_job {
     moi_mx_scales mx;
     int32_t sm_limit;
     bool overlap;
+    int runs;           /* behind each other, nothing in between; 0: one */
     int64_t expected, m, n, k, groups, offsets[MOIT_MOST_GROUPS + 1], counts[MOIT_MOST_GROUPS], rows, lines; /* masked: rows of each matrix; no offsets */
     int64_t a_rows;     /* > 0: index names each row's row of A */
     int32_t *index;

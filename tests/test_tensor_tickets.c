@@ -7,7 +7,7 @@
 
 #include "../src/cuda/gpu.h"
 
-enum { FEW = 4, ENOUGH = 132 }; /* multiprocessors: for tiles to be drawn, and for each to have but a few, in turn */
+enum { FEW = 4, ENOUGH = 132 }; /* multiprocessors: for tiles to be drawn, and for each to have but a few, in turn; on smaller devices drawn, too */
 
 /* Tiles are drawn from a counter, or dealt one after the other: the same bits, and right. */
 static void both_orders(moit_job *j, moit_rng *rng, bool broad, bool checked)
@@ -23,10 +23,9 @@ static void both_orders(moit_job *j, moit_rng *rng, bool broad, bool checked)
     void *first = j->d;
     free(j->before);
     moi_plan_free(j->plan);
-    assert_true(moii_gpu_of(moit_gpu())->sms >= ENOUGH); /* EMU_MULTIPROCESSORS of an emulated device */
     j->sm_limit = ENOUGH;
     moit_job_plan(j, moit_gpu());
-    assert_false(moit_job_chose(j, "DEAL=1") || moit_job_chose(j, "BROAD=1"));
+    assert_false(moii_gpu_of(moit_gpu())->sms >= ENOUGH && (moit_job_chose(j, "DEAL=1") || moit_job_chose(j, "BROAD=1")));
     moit_job_fill(j, rng);
     moit_job_run(j);
     assert_memory_equal(first, j->d, (size_t)(j->lines * moi_row_bytes(j->out, j->n)));
@@ -191,6 +190,8 @@ static void test_masked(void **state)
 {
     (void)state;
     if (!moit_hopper()) skip();
+    /* rows that are there: none, all, few and many; few; none at all; of one group many; all, so that the last tiles are cut */
+    enum { MIXED, FEW_ROWS, NO_ROWS, ONE_GROUP, ALL_ROWS, MANNERS };
     static const struct {
         int pair, groups;
         int64_t rows, n, k;
@@ -198,6 +199,7 @@ static void test_masked(void **state)
         bool accumulates;
         moi_layout layout;
         moi_mx_scales mx;
+        int manner;
     } cases[] = {
         { .pair = 0, .groups = 7, .rows = 520, .n = 776, .k = 272, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
         { .pair = 0, .groups = 40, .rows = 280, .n = 520, .k = 144, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_ROW },
@@ -205,6 +207,10 @@ static void test_masked(void **state)
         { .pair = 1, .groups = 9, .rows = 500, .n = 650, .k = 400, .out = MOI_BF16, .layout = MOI_LAYOUT_COL },
         { .pair = 2, .groups = 36, .rows = 300, .n = 392, .k = 640, .out = MOI_BF16, .layout = MOI_LAYOUT_TILED, .mx = MOI_MX_PER_ROW },
         { .pair = 2, .groups = 6, .rows = 400, .n = 904, .k = 384, .out = MOI_F32, .layout = MOI_LAYOUT_COL, .mx = MOI_MX_PER_128 },
+        { .pair = 0, .groups = 34, .rows = 260, .n = 520, .k = 144, .out = MOI_BF16, .layout = MOI_LAYOUT_COL, .manner = FEW_ROWS },
+        { .pair = 0, .groups = 6, .rows = 260, .n = 520, .k = 144, .out = MOI_F32, .accumulates = true, .layout = MOI_LAYOUT_COL, .manner = NO_ROWS },
+        { .pair = 0, .groups = 34, .rows = 100, .n = 136, .k = 272, .out = MOI_BF16, .layout = MOI_LAYOUT_COL, .manner = ONE_GROUP },
+        { .pair = 4, .groups = 5, .rows = 512, .n = 640, .k = 208, .out = MOI_BF16, .manner = ALL_ROWS },
     };
     int parts, part = moit_part(&parts), count = (int)(sizeof cases / sizeof *cases);
     for (int i = part; i < count; i += parts) {
@@ -213,7 +219,11 @@ static void test_masked(void **state)
                        .groups = cases[i].groups, .rows = cases[i].rows, .accumulate = cases[i].accumulates, .sm_limit = FEW, .overlap = i % 2 };
         j.a.format = moit_pairs[cases[i].pair].a, j.b.format = moit_pairs[cases[i].pair].b;
         j.a.format.layout = j.b.format.layout = cases[i].layout;
-        for (int g = 0; g < j.groups; g++) j.counts[g] = g % 5 == 1 ? 0 : g % 5 == 2 ? j.rows : moit_under(&rng, g % 2 ? j.rows + 1 : 130);
+        for (int g = 0; g < j.groups; g++) {
+            int64_t few = moit_under(&rng, 60), mixed = g % 5 == 1 ? 0 : g % 5 == 2 ? j.rows : moit_under(&rng, g % 2 ? j.rows + 1 : 130);
+            const int64_t counts[MANNERS] = { mixed, few, 0, g == 2 ? j.rows : few, j.rows };
+            j.counts[g] = counts[cases[i].manner];
+        }
         both_orders(&j, &rng, false, true);
     }
 }
@@ -235,6 +245,47 @@ static void test_counters(void **state)
         memcpy(were, c->owners, sizeof were);
         for (int slot = 0; slot < MOII_COUNTERS; slot++) c->owners[slot] = c;
         both_orders(&j, &rng, false, true);
+        memcpy(c->owners, were, sizeof were);
+    }
+}
+
+/* Runs of one plan and one workspace that begin beside each other: all that a run draws is behind the one before, whose sums it adds to. */
+static void test_beside(void **state)
+{
+    (void)state;
+    if (!moit_hopper()) skip();
+    static const int groupings[] = { MOIT_DENSE, MOI_GROUP_M, MOI_GROUP_MASKED, MOI_GROUP_K };
+    moii_counters *c = &moii_gpu_of(moit_gpu())->counters;
+    static const void *were[MOII_COUNTERS];
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < 5; i += parts) {
+        moit_rng rng = moit_seed("tensor tickets beside", (uint64_t)i);
+        bool groups = i % 4 > 0, taken = i == 4; /* no counter is left in the context */
+        moit_job j = { .gpu = true, .grouping = groupings[i % 4], .out = MOI_F32, .accumulate = true, .m = 2500, .n = 776, .k = 272, .sm_limit = FEW, .runs = 3,
+                       .overlap = true };
+        j.a.format = moit_pairs[0].a, j.b.format = moit_pairs[0].b;
+        if (j.grouping == MOI_GROUP_K) j.b.format = moit_pairs[1].b, j.m = 1200, j.k = 900;
+        j.a.format.layout = j.b.format.layout = MOI_LAYOUT_COL;
+        if (groups) j.groups = 3, j.rows = j.grouping == MOI_GROUP_M ? 1700 : j.grouping == MOI_GROUP_K ? j.k : 600;
+        for (int g = 0; g < 3 && groups; g++) j.counts[g] = 600 - 250 * g, j.offsets[g + 1] = j.rows * (g + 1) / 3;
+        memcpy(were, c->owners, sizeof were);
+        for (int slot = 0; slot < MOII_COUNTERS && taken; slot++) c->owners[slot] = c;
+        moit_job_operands(&j, &rng);
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, "DEAL=1"));
+        moit_rng was = rng;
+        moit_job_fill(&j, &was);
+        moit_job_run(&j);
+        void *beside = j.d;
+        free(j.before);
+        moi_plan_free(j.plan);
+        j.overlap = false;
+        moit_job_plan(&j, moit_gpu());
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        assert_memory_equal(beside, j.d, (size_t)(j.lines * moit_job_line(&j)));
+        moit_free(beside);
+        moit_job_close(&j);
         memcpy(c->owners, were, sizeof were);
     }
 }
@@ -276,6 +327,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_many_groups),
                                         cmocka_unit_test(test_others), cmocka_unit_test(test_masked), cmocka_unit_test(test_counters),
-                                        cmocka_unit_test(test_fewer) };
+                                        cmocka_unit_test(test_beside), cmocka_unit_test(test_fewer) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,8 +69,8 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
     snprintf(text, sizeof text, "%lld at most", (long long)moii_tensor_clusters(&p, &b.tile, p.m, &c) * b.tile.cluster * b.tile.split);
     to->each(to->user, "blocks", text);
     p.dealt = moii_tensor_dealt(&p, &b.tile);
-    bool ragged = p.grouping == PRODUCT_ROWS;
-    if (p.dealt) to->each(to->user, "order", ragged ? "tiles are drawn from a counter, those of few rows among the others" : "tiles are drawn from a counter");
+    const char *drawn = moii_tensor_experts(&p) ? "tiles are drawn from a counter, those of few rows among the others" : "tiles are drawn from a counter";
+    if (p.dealt) to->each(to->user, "order", drawn);
     if (!b.tile.thin) {
         snprintf(text, sizeof text, "%d rows of D, column after column", moii_tensor_band(&p, &b.tile) * moii_tile_rows(&p, &b.tile));
         to->each(to->user, "bands", text);

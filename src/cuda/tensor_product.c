@@ -150,18 +150,24 @@ static int64_t dealt_units(const moii_tensor_product *p, const moii_tensor_tile 
     return units <= c.cut ? units : c.cut + (units - c.cut) * c.pieces;
 }
 
-/* Units for each cluster from which on it pays; of one matrix as many again, or so many stages; of groups, which differ, fewer long ones do; with SwiGLU in
- * the store so many stages of each. */
-enum { DEALT_FROM = 8, DEALT_STAGES = 256, DEALT_FROM_LONG = 5, LONG_STAGES = 32, DEALT_SWIGLU = 32 };
+/* Units, as many as rows of groups mostly make. */
+static int64_t usual_units(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    if (!moii_tensor_experts(p)) return moii_tensor_units(p, t, p->m);
+    return moii_ceil_div(moii_tensor_group_rows(p), moii_tile_rows(p, t)) * p->groups * moii_tile_across(p, t);
+}
+
+/* Units for each cluster from which on it pays; of one matrix as many again, or so many stages; of groups, which differ, fewer, and fewer still if they are
+ * long; with SwiGLU in the store so many stages of each. */
+enum { DEALT_FROM = 8, DEALT_STAGES = 256, DEALT_GROUPS = 6, DEALT_LONG = 3, LONG_STAGES = 32, DEALT_SWIGLU = 32 };
 bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     if (p->k == 0 || p->widens || p->mixed || t->thin || t->few || t->split > 1 || moii_tile_lone(p, t)) return false;
-    int64_t rows = p->grouping == PRODUCT_MASKED ? moii_tensor_group_rows(p) : p->m; /* of which as many count as are mostly there */
-    int64_t units = moii_tensor_units(p, t, rows), clusters = moii_max(1, p->sms / t->cluster);
-    int64_t stages = moii_ceil_div(p->k, p->scaling == SCALING_NONE ? 64 : 128);
-    if (p->swiglu && stages < DEALT_SWIGLU) return false;
+    int64_t units = usual_units(p, t), clusters = moii_max(1, p->sms / t->cluster), stages = moii_ceil_div(p->k, p->scaling == SCALING_NONE ? 64 : 128);
     if (p->grouping == PRODUCT_DENSE) return units >= 2 * DEALT_FROM * clusters || (units >= 2 * clusters && units * stages >= DEALT_STAGES * clusters);
-    return units >= (moii_tensor_experts(p) && stages >= LONG_STAGES ? DEALT_FROM_LONG : DEALT_FROM) * clusters;
+    if (p->swiglu) return stages >= DEALT_SWIGLU && units >= DEALT_FROM * clusters;
+    if (p->grouping == PRODUCT_DEPTH) return units >= DEALT_FROM * clusters;
+    return units >= (stages >= LONG_STAGES ? DEALT_LONG : DEALT_GROUPS) * clusters;
 }
 
 bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t)

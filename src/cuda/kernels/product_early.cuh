@@ -11,25 +11,30 @@
 static_assert(!SHORT || GROUPS == PRODUCT_DENSE, "a tile of few rows is one matrix's");
 
 #if B_GROUPED
-/* A whole warp: the group that has the unit, what it has in front of it, and where its rows are; false: none.  By tickets, of those of many rows. */
+/* A whole warp: the group that has the unit, what it has in front of it, and where its rows are; false: none.  By tickets, groups of few rows are behind all
+ * others. */
 MOII_FN bool first_group(const product_args &a, int *group, int *in, int *begin, int *end)
 {
     const int lane = (int)threadIdx.x % 32, want = first_unit();
     int before = 0;
     if (a.groups > 32) line_fetch(a.offsets + min(lane * 16, a.groups - 1)); /* all at once: they are looked at one after the other */
 #pragma unroll 1
-    for (int from = 0; from < a.groups; from += 32) {
-        const span here = span_of(a, min(from + lane, a.groups - 1));
-        const int rows = from + lane < a.groups ? here.end - here.begin : 0, n = SEARCHES && rows <= FEW_ROWS ? 0 : group_units(a, rows);
-        const int upto = before + lane_scan(n, lane);
-        const unsigned int behind = __ballot_sync(~0u, upto > want);
-        if (behind) {
-            const int at = __ffs((int)behind) - 1;
-            *group = from + at, *in = want - __shfl_sync(~0u, upto - n, at), *begin = __shfl_sync(~0u, here.begin, at), *end = __shfl_sync(~0u, here.end, at);
-            return true;
+    for (int few = 0; few <= SEARCHES; few++)
+#pragma unroll 1
+        for (int from = 0; from < a.groups; from += 32) {
+            const span here = span_of(a, min(from + lane, a.groups - 1));
+            const int rows = here.end - here.begin;
+            const bool counts = from + lane < a.groups && (!SEARCHES || (rows <= FEW_ROWS) == few);
+            const int n = counts ? group_units(a, rows) : 0, upto = before + lane_scan(n, lane);
+            const unsigned int behind = __ballot_sync(~0u, upto > want);
+            if (behind) {
+                const int at = __ffs((int)behind) - 1;
+                *group = from + at, *in = want - __shfl_sync(~0u, upto - n, at);
+                *begin = __shfl_sync(~0u, here.begin, at), *end = __shfl_sync(~0u, here.end, at);
+                return true;
+            }
+            before = __shfl_sync(~0u, upto, 31);
         }
-        before = __shfl_sync(~0u, upto, 31);
-    }
     return false;
 }
 #endif
@@ -56,7 +61,7 @@ MOII_FN bool find_first(const product_args &a, unsigned int block, unit *u)
 #endif
     if (STRIP && in >= a.strip_at) return false;
     const int tiles = tiles_high(GROUPS == PRODUCT_DEPTH ? a.m : end - begin);
-    if (in >= tiles * a.n_tiles) return false;
+    if (tiles > 0 && in >= tiles * a.n_tiles) return false; /* 0: broad ones alone */
     if (in >= a.band * a.n_tiles) band = quotient(in, a.band * a.n_tiles, true), in -= band * a.band * a.n_tiles; /* there are not so many blocks */
     const int high = min(a.band, tiles - band * a.band);
     const spot at = spot_in_band(a, in, high, ends_broad(end - begin) && band * a.band + high == tiles, true);

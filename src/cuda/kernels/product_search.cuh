@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * product_search.cuh: which unit of ragged groups a ticket stands for, for product_deal.cuh (SEARCHES).  A whole warp looks for it.  Tiles of groups of few
- * rows, which wait for memory, are dealt among the others, which compute; a few are kept for the end, to even it out, and clusters begin with others, as long
- * as there are any, so that a first unit is found before anyone knows how many units there are (product_early.cuh). */
+ * product_search.cuh: which unit of groups that differ a ticket stands for, for product_deal.cuh (SEARCHES).  A whole warp looks for it.  Tiles of groups of
+ * few rows, which wait for memory, are dealt among the others, which compute; a few are kept for the end, to even it out, and clusters begin with others, as
+ * long as there are any, so that a first unit is found without knowing how many units there are (product_early.cuh). */
 #ifndef MOII_PRODUCT_SEARCH_CUH
 #define MOII_PRODUCT_SEARCH_CUH
 

@@ -159,7 +159,7 @@
 #define ANY_ORDER (SHORT && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
 #define STRIDE (ANY_ORDER ? SPLIT : 1)
 /* the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early.  Small tiles of groups beside scales
- * of squares lose 2 to 4 % by it, and SwiGLU 0.3 to 0.8 (docs/notes/gemm-hopper.md, "A ticket's first tile") */
+ * of squares lose 2 to 4 % by it unless tickets are drawn, and SwiGLU 0.3 to 0.8 (docs/notes/gemm-hopper.md, "A ticket's first tile") */
 #define SENDS_EARLY (!B_GROUPED || SCALING != SCALING_SQUARE || FOLLOWS || BM == 256 || (DEAL && !SWIGLU))
 #define EARLY ((SPLIT == 1 || SHORT) && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS && SENDS_EARLY)
 /* whether units differ in the part of the reduction that they have; else all begin at 0, which is then known */
