@@ -67,7 +67,7 @@ static void job_open(job *j, const char *row, int c, moit_rng *rng, bool deep)
     d.row = row, d.a = pairs[c % PAIRS].a, d.b = pairs[c % PAIRS].b, d.out = moit_below(rng, 4) ? MOI_BF16 : MOI_F32, d.groups = GROUPS;
     d.n = columns[moit_below(rng, 6)], d.k = depths[moit_below(rng, 5)], d.swiglu = true, d.rowwise = results[moit_below(rng, RESULTS)];
     if (d.a.recipe != d.b.recipe && moit_below(rng, 4)) d.rowwise = results[RESULTS - 1], d.k = 128 * (int64_t)moit_below(rng, 3); /* as mixed_sm90 does it */
-    if (deep) d.out = MOI_BF16, d.n = 768, d.k = d.a.elem == MOI_BF16 ? 2064 : 4112, d.rowwise = results[c % 2], d.sm_limit = 2;
+    if (deep) d.out = MOI_BF16, d.n = 1024, d.k = d.a.elem == MOI_BF16 ? 2064 : 4112, d.rowwise = results[c % 2], d.sm_limit = 2;
     bool equal = !deep && d.rowwise.recipe == MOI_RECIPE_MX32 && d.rowwise.elem == MOI_E4M3 && !(d.rowwise.flags & MOI_NONFINITE_LENIENT);
     if (equal && moit_below(rng, 2)) d.rowwise_mx = MOI_MX_PER_128;
     for (int g = 0; g < GROUPS; g++) j->offsets[g + 1] = j->offsets[g] + size[g];

@@ -158,9 +158,10 @@
  * the parts read at one time then lies side by side; else a tile's stages are ROTATED (product_units.cuh). */
 #define ANY_ORDER (SHORT && GROUPS == PRODUCT_DENSE && SCALE_ARRIVALS == 0)
 #define STRIDE (ANY_ORDER ? SPLIT : 1)
-/* the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early.  Small tiles of groups beside scales
- * of squares lose 2 to 4 % by it unless tickets are drawn, and SwiGLU 0.3 to 0.8 (docs/notes/gemm-hopper.md, "A ticket's first tile") */
-#define SENDS_EARLY (!B_GROUPED || SCALING != SCALING_SQUARE || FOLLOWS || BM == 256 || (DEAL && !SWIGLU))
+/* the first stages are sent before the block's warps meet: nobody else has to be there for it, and the code comes early.  Of groups beside scales of squares
+ * tiles of 64 and 128 rows lose 2 to 4 % by it, but gain as much if they have 128 and are drawn by tickets; SwiGLU loses 0.3 to 0.8
+ * (docs/notes/gemm-hopper.md, "A ticket's first tile") */
+#define SENDS_EARLY (!B_GROUPED || SCALING != SCALING_SQUARE || FOLLOWS || BM == 256 || (DEAL && BM >= 128 && !SWIGLU))
 #define EARLY ((SPLIT == 1 || SHORT) && SCALE_ARRIVALS == 0 && SCALING != SCALING_VECTOR && !WIDENS && SENDS_EARLY)
 /* whether units differ in the part of the reduction that they have; else all begin at 0, which is then known */
 #define PARTS_OF_K (GROUPS == PRODUCT_DEPTH || SPLIT > 1)
