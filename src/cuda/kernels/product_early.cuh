@@ -61,7 +61,7 @@ MOII_FN bool find_first(const product_args &a, unsigned int block, unit *u)
 #endif
     if (STRIP && in >= a.strip_at) return false;
     const int tiles = tiles_high(GROUPS == PRODUCT_DEPTH ? a.m : end - begin);
-    if (tiles > 0 && in >= tiles * a.n_tiles) return false; /* 0: broad ones alone */
+    if (in >= tiles * a.n_tiles && !(BROAD && tiles == 0)) return false; /* 0: broad ones alone */
     if (in >= a.band * a.n_tiles) band = quotient(in, a.band * a.n_tiles, true), in -= band * a.band * a.n_tiles; /* there are not so many blocks */
     const int high = min(a.band, tiles - band * a.band);
     const spot at = spot_in_band(a, in, high, ends_broad(end - begin) && band * a.band + high == tiles, true);
