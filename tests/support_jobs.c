@@ -123,18 +123,20 @@ int64_t moit_job_line(const moit_job *j) { return moi_row_bytes(j->out, j->ldd ?
 
 bool moit_job_chose(const moit_job *j, const char *define) { return strstr(j->kernel, define) != NULL; }
 
-/* So many runs; the first that fails. */
+static int runs_of(const moit_job *j) { return j->runs > 0 ? j->runs : 1; }
+
+/* All runs, up to one that fails. */
 static moi_status run_dense(const moit_job *j, const moi_gemm_args *x, void *w, moi_stream stream)
 {
-    moi_status status = moi_gemm_run(j->plan, x, w, moi_plan_workspace_bytes(j->plan), stream);
-    for (int i = 1; i < j->runs && !status; i++) status = moi_gemm_run(j->plan, x, w, moi_plan_workspace_bytes(j->plan), stream);
+    moi_status status = MOI_OK;
+    for (int i = 0; i < runs_of(j) && !status; i++) status = moi_gemm_run(j->plan, x, w, moi_plan_workspace_bytes(j->plan), stream);
     return status;
 }
 
 static moi_status run_grouped(const moit_job *j, const moi_ggemm_args *x, void *w, moi_stream stream)
 {
-    moi_status status = moi_ggemm_run(j->plan, x, w, moi_plan_workspace_bytes(j->plan), stream);
-    for (int i = 1; i < j->runs && !status; i++) status = moi_ggemm_run(j->plan, x, w, moi_plan_workspace_bytes(j->plan), stream);
+    moi_status status = MOI_OK;
+    for (int i = 0; i < runs_of(j) && !status; i++) status = moi_ggemm_run(j->plan, x, w, moi_plan_workspace_bytes(j->plan), stream);
     return status;
 }
 

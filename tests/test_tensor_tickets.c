@@ -9,28 +9,43 @@
 
 enum { FEW = 4, ENOUGH = 132 }; /* multiprocessors: for tiles to be drawn, and for each to have but a few, in turn; on smaller devices drawn, too */
 
-/* Tiles are drawn from a counter by few clusters, or dealt to many one after the other (turns; else these draw them, too): the same bits, and right. */
-static void both_orders(moit_job *j, moit_rng *rng, bool broad, bool checked, bool turns)
+/* The job's plan runs on D as rng makes it, which is given, and is freed. */
+static void *leaves(moit_job *j, moit_rng rng, bool checked)
+{
+    moit_job_fill(j, &rng);
+    moit_job_run(j);
+    if (checked) moit_job_check(j, 0);
+    void *d = j->d;
+    free(j->before);
+    moi_plan_free(j->plan);
+    return d;
+}
+
+/* Another plan, which the job has, leaves the same bits; all is closed. */
+static void leaves_too(moit_job *j, moit_rng *rng, void *first)
+{
+    moit_job_fill(j, rng);
+    moit_job_run(j);
+    assert_memory_equal(first, j->d, (size_t)(j->lines * moit_job_line(j)));
+    moit_free(first);
+    moit_job_close(j);
+}
+
+enum { IS_BROAD = 1, UNCHECKED = 2, ALWAYS_DRAWN = 4 }; /* has broad tiles; bits alone are compared; however many clusters there are */
+
+/* Tiles are drawn from a counter by few clusters, or dealt to many one after the other: the same bits, and right. */
+static void both_orders(moit_job *j, moit_rng *rng, int flags)
 {
     moit_job_operands(j, rng);
     moit_job_plan(j, moit_gpu());
     assert_true(moit_job_chose(j, "DEAL=1"));
-    assert_true(!broad || moit_job_chose(j, "BROAD=1"));
-    moit_rng was = *rng;
-    moit_job_fill(j, &was);
-    moit_job_run(j);
-    if (checked) moit_job_check(j, 0);
-    void *first = j->d;
-    free(j->before);
-    moi_plan_free(j->plan);
+    assert_true(!(flags & IS_BROAD) || moit_job_chose(j, "BROAD=1"));
+    void *first = leaves(j, *rng, !(flags & UNCHECKED));
     j->sm_limit = ENOUGH;
     moit_job_plan(j, moit_gpu());
-    assert_false(turns && moii_gpu_of(moit_gpu())->sms >= ENOUGH && (moit_job_chose(j, "DEAL=1") || moit_job_chose(j, "BROAD=1")));
-    moit_job_fill(j, rng);
-    moit_job_run(j);
-    assert_memory_equal(first, j->d, (size_t)(j->lines * moi_row_bytes(j->out, j->n)));
-    moit_free(first);
-    moit_job_close(j);
+    bool drawn = moit_job_chose(j, "DEAL=1") || moit_job_chose(j, "BROAD=1");
+    assert_false(drawn && !(flags & ALWAYS_DRAWN) && moii_gpu_of(moit_gpu())->sms >= ENOUGH);
+    leaves_too(j, rng, first);
 }
 
 static void test_tickets(void **state)
@@ -46,7 +61,7 @@ static void test_tickets(void **state)
         j.a.format = moit_pairs[i].a, j.b.format = moit_pairs[i].b;
         if (j.b.format.recipe == MOI_RECIPE_MX32) j.b.format.layout = MOI_LAYOUT_COL; /* not in words: mixed_sm90 would do those */
         memcpy(j.offsets, cuts, sizeof cuts);
-        both_orders(&j, &rng, false, i == 0, true);
+        both_orders(&j, &rng, i == 0 ? 0 : UNCHECKED);
     }
 }
 
@@ -88,7 +103,7 @@ static void test_broad(void **state)
         j.rows = j.offsets[MOIT_GROUPS] + 2;
         if (cases[i].gathers) moit_job_gather(&j, &rng, 300);
         if (cases[i].placed) moit_job_weigh(&j, &rng), moit_job_scatter(&j, &rng);
-        both_orders(&j, &rng, true, true, true);
+        both_orders(&j, &rng, IS_BROAD);
     }
 }
 
@@ -134,7 +149,7 @@ static void test_many_groups(void **state)
             j.offsets[g + 1] = j.offsets[g] + (many ? cases[i].rows - moit_under(&rng, 20) : few);
         }
         j.rows = j.offsets[j.groups] + 3;
-        both_orders(&j, &rng, cases[i].tall, true, !cases[i].drawn);
+        both_orders(&j, &rng, (cases[i].tall ? IS_BROAD : 0) | (cases[i].drawn ? ALWAYS_DRAWN : 0));
     }
 }
 
@@ -181,7 +196,7 @@ static void test_others(void **state)
             j.groups = 4, j.rows = k;
             memcpy(j.offsets, cuts, sizeof cuts);
         }
-        both_orders(&j, &rng, false, true, true);
+        both_orders(&j, &rng, 0);
     }
 }
 
@@ -224,7 +239,7 @@ static void test_masked(void **state)
             const int64_t counts[MANNERS] = { mixed, few, 0, g == 2 ? j.rows : few, j.rows };
             j.counts[g] = counts[cases[i].manner];
         }
-        both_orders(&j, &rng, false, true, true);
+        both_orders(&j, &rng, 0);
     }
 }
 
@@ -244,7 +259,7 @@ static void test_counters(void **state)
         if (i) j.groups = 2, j.rows = j.offsets[2] = 900, j.offsets[1] = 300, moit_job_gather(&j, &rng, 70);
         memcpy(were, c->owners, sizeof were);
         for (int slot = 0; slot < MOII_COUNTERS; slot++) c->owners[slot] = c;
-        both_orders(&j, &rng, false, true, true);
+        both_orders(&j, &rng, 0);
         memcpy(c->owners, were, sizeof were);
     }
 }
@@ -273,45 +288,41 @@ static void test_beside(void **state)
         moit_job_operands(&j, &rng);
         moit_job_plan(&j, moit_gpu());
         assert_true(moit_job_chose(&j, "DEAL=1"));
-        moit_rng was = rng;
-        moit_job_fill(&j, &was);
-        moit_job_run(&j);
-        void *beside = j.d;
-        free(j.before);
-        moi_plan_free(j.plan);
+        void *beside = leaves(&j, rng, false);
         j.overlap = false;
         moit_job_plan(&j, moit_gpu());
-        moit_job_fill(&j, &rng);
-        moit_job_run(&j);
-        assert_memory_equal(beside, j.d, (size_t)(j.lines * moit_job_line(&j)));
-        moit_free(beside);
-        moit_job_close(&j);
+        leaves_too(&j, &rng, beside);
         memcpy(c->owners, were, sizeof were);
     }
 }
 
-/* A plan runs with fewer rows than it is made for: fewer tiles than clusters, one, none. */
+/* A plan runs with fewer rows than it is made for: fewer tiles than clusters, one, none; then with all. */
 static void test_fewer(void **state)
 {
     (void)state;
     if (!moit_hopper()) skip();
-    static const int64_t rows[] = { 2500, 300, 1, 0 };
+    enum { RUNS = 4, MOST = 2500, MOST_OF_EACH = 900 };
+    static const int groupings[] = { MOIT_DENSE, MOI_GROUP_M, MOI_GROUP_MASKED };
+    static const int64_t rows[RUNS] = { 300, 1, 0, MOST };
     int parts, part = moit_part(&parts);
-    for (int i = part; i < 4; i += parts) {
+    for (int i = part; i < 6; i += parts) {
         moit_rng rng = moit_seed("tensor tickets of fewer", (uint64_t)i);
-        bool ragged = i % 2;
-        moit_job j = { .gpu = true, .grouping = ragged ? MOI_GROUP_M : MOIT_DENSE, .out = MOI_BF16, .m = ragged ? 0 : rows[0], .n = 776, .k = 272,
-                       .sm_limit = FEW };
+        moit_job j = { .gpu = true, .grouping = groupings[i % 3], .out = MOI_BF16, .n = 776, .k = 272, .sm_limit = FEW };
+        bool ragged = j.grouping == MOI_GROUP_M, dense = j.grouping == MOIT_DENSE;
+        const int64_t most = dense || ragged ? MOST : MOST_OF_EACH;
         j.a.format = moit_pairs[0].a, j.b.format = moit_pairs[0].b;
-        j.a.format.layout = i < 2 ? MOI_LAYOUT_COL : MOI_LAYOUT_ROW; /* by copies; by threads */
-        if (ragged) j.groups = 3, j.rows = j.offsets[3] = rows[0], j.offsets[1] = 10, j.offsets[2] = 700;
+        j.a.format.layout = i < 3 ? MOI_LAYOUT_COL : MOI_LAYOUT_ROW; /* by copies; by threads */
+        if (dense) j.m = MOST;
+        else j.groups = 3, j.rows = j.offsets[3] = most;
+        if (ragged) j.offsets[1] = 10, j.offsets[2] = 700;
         moit_job_operands(&j, &rng);
         moit_job_plan(&j, moit_gpu());
         assert_true(moit_job_chose(&j, "DEAL=1"));
-        for (int run = 0; run < (int)(sizeof rows / sizeof *rows); run++) {
-            if (ragged) j.rows = rows[run];
-            else j.m = rows[run];
-            for (int g = 1; g <= 3 && ragged; g++) j.offsets[g] = g == 3 ? rows[run] : rows[run] * g / 3;
+        for (int run = 0; run < RUNS; run++) {
+            const int64_t here = rows[run] < most ? rows[run] : most;
+            if (dense) j.m = here;
+            else j.rows = here;
+            for (int g = 0; g < 3 && !dense; g++) j.offsets[g + 1] = here * (g + 1) / 3, j.counts[g] = here / (g + 1);
             moit_matrix_free(&j.a), moit_matrix_free(&j.b);
             moit_job_operands(&j, &rng);
             memset(j.d, 0xFF, (size_t)(j.lines * moit_job_line(&j)));

@@ -165,9 +165,9 @@ bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
     if (p->k == 0 || p->widens || p->mixed || t->thin || t->few || t->split > 1 || moii_tile_lone(p, t)) return false;
     int64_t units = usual_units(p, t), clusters = moii_max(1, p->sms / t->cluster), stages = moii_ceil_div(p->k, p->scaling == SCALING_NONE ? 64 : 128);
     if (p->grouping == PRODUCT_DENSE) return units >= 2 * DEALT_FROM * clusters || (units >= 2 * clusters && units * stages >= DEALT_STAGES * clusters);
-    if (p->swiglu) return stages >= DEALT_SWIGLU && units >= DEALT_FROM * clusters;
-    if (p->grouping == PRODUCT_DEPTH) return units >= DEALT_FROM * clusters;
-    return units >= (stages >= LONG_STAGES ? DEALT_LONG : DEALT_GROUPS) * clusters;
+    if (p->swiglu && stages < DEALT_SWIGLU) return false;
+    int from = !moii_tensor_experts(p) || p->swiglu ? DEALT_FROM : stages >= LONG_STAGES ? DEALT_LONG : DEALT_GROUPS;
+    return units >= from * clusters;
 }
 
 bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t)

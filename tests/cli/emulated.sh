@@ -13,6 +13,7 @@ emulated() { # emulated TEST EVERY PART: a whole test program, some of its cases
 }
 checked() { (EMU_CHECK=1; export EMU_CHECK; emulated "$@") || exit 1; } # with the search for races
 a_share() { at=$((${at:-0} + 1)); [ $((at % 4)) -ne "$quarter" ] || "$@"; } # every fourth of them
+tickets() { with_multiprocessors 132 "$1" test_tensor_tickets 1 "$2/80"; } # so many have the same tiles in turn
 with_multiprocessors() { (EMU_MULTIPROCESSORS=$1; export EMU_MULTIPROCESSORS; shift; "$@") || exit 1; }
 
 decode() {
@@ -50,14 +51,14 @@ a_share emulated test_tensor_cases 1 53/80 # a reduction in groups with one scal
 a_share emulated test_tensor_cases 1 9/80 # cut tiles, with the bits of others; few tiles
 a_share emulated test_tensor_cases 1 33/80 # tiles drawn by tickets that are added to
 a_share emulated test_tensor_cases 1 3/997 # ragged rows that end within 16 bytes, with room behind them
-a_share with_multiprocessors 132 emulated test_tensor_tickets 1 2/80 # more groups than are looked at at a time, of few and of many rows
-a_share with_multiprocessors 132 emulated test_tensor_tickets 1 4/80 # groups of many rows among empty ones, sums that are added to
-a_share with_multiprocessors 132 emulated test_tensor_tickets 1 7/80 # sums of products with one scale a row, groups of many rows among such of few
-a_share with_multiprocessors 132 emulated test_tensor_tickets 1 3/80 # groups of which most are empty; one matrix in clusters; masked groups whose scales the tensor cores multiply
-a_share with_multiprocessors 132 emulated test_tensor_tickets 1 9/80 # a last tile that is cut; broad tiles of rows with one scale each
-a_share with_multiprocessors 132 emulated test_tensor_tickets 1 0/80 # one matrix, masked groups; with a counter that the run clears; with fewer rows than the plan
-a_share with_multiprocessors 132 emulated test_tensor_tickets 1 1/80 # sums of one matrix; rows that a list names with a counter that the run clears; ragged ones, fewer
-a_share with_multiprocessors 132 emulated test_tensor_tickets 1 10/80 # tiles one below the other in a band
+a_share tickets emulated 2 # more groups than are looked at at a time, of few and of many rows
+a_share tickets emulated 4 # groups of many rows among empty ones, sums that are added to
+a_share tickets emulated 7 # sums of products with one scale a row, groups of many rows among such of few
+a_share tickets emulated 3 # groups of which most are empty; one matrix in clusters; masked groups whose scales the tensor cores multiply
+a_share tickets emulated 9 # a last tile that is cut; broad tiles of rows with one scale each
+a_share tickets emulated 0 # one matrix, masked groups; with a counter that the run clears; with fewer rows than the plan
+a_share tickets emulated 1 # sums of one matrix; rows that a list names with a counter that the run clears; ragged ones, fewer
+a_share tickets emulated 10 # tiles one below the other in a band
 a_share emulated test_tensor_outer 1 0/256 # scales that the tensor cores multiply: how exactly, and with the bits of other blocks
 a_share emulated test_tensor_outer 1 2/256 # bytes, those of blocks of zeros
 a_share emulated test_tensor_outer 1 4/256 # the bits of masked rows beside scales of rows that do not count
@@ -72,7 +73,7 @@ a_share checked test_tensor_cases 1 51/80 # few rows with 1x32 scales: groups of
 a_share checked test_tensor_cases 1 55/80 # those that end at one
 a_share checked test_tensor_cases 1 56/80 # masked ones
 a_share checked test_tensor_cases 1 75/80 # one matrix
-a_share with_multiprocessors 132 checked test_tensor_tickets 1 8/80 # rows that a list names; a reduction of groups in clusters, whose second blocks acknowledge tickets
+a_share tickets checked 8 # rows that a list names; a reduction of groups in clusters, whose second blocks acknowledge tickets
 a_share checked test_tensor_outer 1 214/256 # of masked groups, bytes
 a_share checked test_tensor_outer 1 96/256 # FP32 ones too large for them: stages that threads multiply end those by name
 a_share checked test_swiglu 97 0/1

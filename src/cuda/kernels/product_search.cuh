@@ -51,7 +51,8 @@ MOII_FN stock stock_make(const product_args &a) /* a whole warp, as all that fol
     }
     d.mixed = d.units_many > 0 ? d.units - min(few, 2 * units_apart()) : d.units;
     const int first = first_of_many(d);
-    d.share = 0; /* the quarter: rounding must not lose the last one */
+    d.share = 0;
+    /* and a quarter: rounding must not lose the last one */
     if (few > 0) d.share = ((unsigned long long)(d.units_many - first) << 32 | 1ull << 30) / max(d.mixed - first, 1);
     return d;
 }
