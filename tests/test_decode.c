@@ -277,6 +277,26 @@ static void test_scale_boxes(void **state)
     }
 }
 
+/* Rows so long that pass 1 has two teams (test_decode_layout.c: test_teams), with jobs of 8 and of 16 columns, two slots of a worker and one.  Those of more
+ * items than teams are for a device alone. */
+static void test_two_teams(void **state)
+{
+    (void)state;
+    const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16;
+    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
+        { &blk, { 9, 7168, 128, 2, 2 }, true },   { &blk, { 70, 5120, 128, 2, 1 }, true },  { &bf16, { 70, 4096, 64, 2, 1 }, true },
+        { &mx, { 9, 7168, 32, 2, 1 }, true },     { &blk, { 70, 4096, 640, 3, 2 }, false }, { &blk, { 128, 5120, 384, 5, 3 }, false },
+        { &bf16, { 11, 7168, 320, 3, 2 }, false }, { &mx, { 12, 7168, 320, 3, 2 }, false },  { &mx, { 90, 4096, 640, 3, 2 }, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!moit_picked(cases[i].always ? 97 : (uint64_t)i + 1) || (!cases[i].always && !moit_gpu())) continue;
+        problem p = problem_make(*cases[i].weights, cases[i].size, MOI_BF16, MOI_F32);
+        check(&p);
+        for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p);
+        problem_free(&p);
+    }
+}
+
 /* x so large that sums of codes leave FP32 although the dequantised products do not. */
 static void test_large_x(void **state)
 {
@@ -437,9 +457,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
         cmocka_unit_test(test_special_weights), cmocka_unit_test(test_special_lines), cmocka_unit_test(test_neighbours), cmocka_unit_test(test_far_scales),
-        cmocka_unit_test(test_scale_boxes),
-        cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_two_teams), cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x),
+        cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }

@@ -182,7 +182,7 @@ static int scale_room(const moe_decode_f16_sm90_args *a, int pass, const moi_for
     assert_true(pass == 1 && wide && !a->tail && a->scale_row == k / 32 && (rooms == 2 || rooms == 4));
     assert_true(box >= 16 && box <= 128 && (box & (box - 1)) == 0 && a->scale_row % box == 0 && (box == 128 || a->scale_row % (2 * box)));
     assert_true(a->whole && F16_ROWS * a->scale_row % (8 * box) == 0);
-    return MANY_TEAMS * rooms * F16_ROWS * a->scale_row;
+    return a->teams * rooms * F16_ROWS * a->scale_row;
 }
 
 static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, const moi_moe_decode_desc *d, int end)
@@ -190,22 +190,22 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, const
     const int tokens = (int)d->max_tokens;
     const bool bf16 = d->weights.recipe == MOI_RECIPE_BF16;
     bool up = pass == 1;
-    int pairs = tokens * a->top_k, slots = (up ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
+    int pairs = tokens * a->top_k, slots = (up ? MANY_UP_WORKERS(a->teams) : MANY_DOWN_WORKERS) * a->ring;
     const int room = scale_room(a, pass, &d->weights, up ? d->hidden : d->width, slots);
     const int scratch = a->top_k > 8 && a->experts <= 512 ? 512 * 4 : scratch_of(a);
-    const int up_sums = larger(MANY_UP_WORKERS * 2 * (a->columns / 8) * 512, MANY_UP_WARPS * scratch);
+    const int up_sums = larger(MANY_UP_WORKERS(a->teams) * 2 * (a->columns / 8) * 512, MANY_UP_WARPS(a->teams) * scratch);
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
         { a->at_scales, room, a->scale_rooms ? 1024 : 4 },
         { a->at_columns, a->buffers * (a->columns / 8) * a->lines * (bf16 ? 2 * 8 * 64 : 4 * 8 * 64 + (up ? 32 : 128)), 16 },
-        { a->at_barriers, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers + MANY_TEAMS * a->scale_rooms), 8 },
+        { a->at_barriers, 8 * (slots + 4 * a->teams + 2 * a->buffers + a->teams * a->scale_rooms), 8 },
         { a->at_expert, a->most_jobs * 4, 4 },
         { up ? a->at_sums : a->at_column, up ? up_sums : a->most_jobs * a->columns * 2, 16 },
         { up ? a->at_ids : a->at_share, up ? larger(pairs * 2, a->experts <= 512 ? a->experts * 4 : 0) : 0, 4 },
         { up ? a->at_kept : a->at_share, up ? pairs * 2 : 0, 2 },
         { up ? a->at_first : a->at_share, up ? (a->experts + 1) * 4 : 0, 4 },
         { up ? a->at_tokens : a->at_share, up ? (tokens + 31) / 32 * ((a->experts + 3) / 4 * 4) * 4 : 0, 16 },
-        { up ? a->at_scratch : a->at_share, up ? MANY_UP_WARPS * 32 * 4 : 0, 4 },
+        { up ? a->at_scratch : a->at_share, up ? MANY_UP_WARPS(a->teams) * 32 * 4 : 0, 4 },
         { a->at_share, 2 * 16 + 2 * 4 + 4, 16 },
         { end, 0, 1 },
     };
@@ -237,10 +237,12 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
     moii_decode_f16_layout(&d, 8, H200, few, few_launch);
     for (int pass = 1; pass <= 2; pass++) {
         const moe_decode_f16_sm90_args *a = &args[pass - 1];
-        int workers = pass == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS;
+        int workers = pass == 1 ? MANY_UP_WORKERS(a->teams) : MANY_DOWN_WORKERS;
         assert_true(launch[pass - 1].shared_bytes <= SHARED && launch[pass - 1].threads <= 1024 && launch[pass - 1].grid[0] == SMS);
         assert_true(a->ring >= 1 && a->buffers >= 1);
-        assert_true(workers * a->ring + 4 * MANY_TEAMS + 2 * a->buffers + MANY_TEAMS * a->scale_rooms <= launch[pass - 1].threads);
+        assert_true(workers * a->ring + 4 * a->teams + 2 * a->buffers + a->teams * a->scale_rooms <= launch[pass - 1].threads);
+        assert_true(a->teams == MANY_TEAMS || (pass == 1 && a->teams == MANY_FEWER_TEAMS && (a->whole || (bf16 && !a->tail))));
+        assert_int_equal(launch[pass - 1].threads, 32 * (pass == 1 ? MANY_UP_WARPS(a->teams) : MANY_DOWN_WARPS));
         assert_true(a->columns == 8 * groups && a->most_jobs >= jobs_of(tokens * top_k, experts, a->columns));
         assert_true(a->exponent_row >= width / 8 && a->exponent_row % 8 == 0 && (bf16 || a->exponent_row % 16 == 0)); /* whole lines */
         const int left = (pass == 1 ? hidden : width) - (a->lines - 1) * F16_LINE_VALUES(a->format);
@@ -257,7 +259,7 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         if (early) assert_true(launch[pass - 1].shared_bytes + 2048 <= TOGETHER); /* a block of pass 3 beside it: 1 KB is each block's own */
     }
     assert_true(launch[2].grid[0] == (early ? SMS : 4 * SMS) && launch[2].threads == 32 * MANY_SUM_WARPS);
-    assert_int_equal(args[0].likely, early ? (192 << 10) / (MANY_UP_WORKERS * args[0].slot_bytes) : 0);
+    assert_int_equal(args[0].likely, early ? (192 << 10) / (MANY_UP_WORKERS(args[0].teams) * args[0].slot_bytes) : 0);
     for (int pair = 0; pair < tokens * top_k; pair++) assert_int_equal((unsigned)pair * args[0].inverse_top_k >> 16, pair / top_k);
 }
 
@@ -289,7 +291,7 @@ static void test_rooms(void **state)
             assert_int_equal(groups, tokens > (i == 0 ? 32 : 64) ? 2 : 1);
             assert_int_equal(args[0].buffers, i == 0 && tokens <= 64 ? 2 : 1);
             assert_int_equal(args[1].buffers, i == 0 || tokens <= 64 ? 2 : 1);
-            assert_true(args[0].ring >= (i == 1 && tokens > 64 ? 1 : 2) && args[1].ring >= 2);
+            assert_true(args[0].ring >= 2 && args[1].ring >= 2);
         }
 }
 
@@ -310,6 +312,30 @@ static void test_boxes(void **state)
         int groups;
         assert_true(moii_decode_many_layout(&d, cases[i].tokens, SMS, SHARED, args, launch, &groups));
         assert_true(args[0].scale_rooms == cases[i].rooms && args[0].scale_box == cases[i].box && args[0].whole == (cases[i].rooms > 0));
+    }
+}
+
+/* Two teams where three have one slot for each worker, or do not fit beside 16 columns; of MXFP4 three.  One slot with many rows alone. */
+static void test_teams(void **state)
+{
+    (void)state;
+    const moi_format blk = { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 };
+    const moi_format mx = MOI_FORMAT_MXFP8, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
+    const struct { const moi_format *weights; int tokens, hidden, experts, groups, teams, ring; } cases[] = {
+        { &blk, 128, 2048, 128, 2, 3, 2 },  { &blk, 64, 4096, 128, 1, 3, 2 },   { &blk, 128, 4096, 128, 2, 2, 2 }, { &mx, 128, 4096, 128, 2, 2, 2 },
+        { &bf16, 64, 4096, 128, 1, 3, 2 },  { &bf16, 128, 4096, 128, 2, 2, 2 }, { &fours, 128, 4096, 128, 2, 3, 1 }, { &blk, 96, 5120, 160, 1, 3, 2 },
+        { &blk, 128, 5120, 160, 2, 2, 1 },  { &blk, 128, 5120, 192, 1, 3, 2 },  { &mx, 128, 5120, 160, 1, 3, 2 },   { &blk, 16, 7168, 256, 1, 2, 2 },
+        { &mx, 128, 7168, 256, 1, 2, 2 },   { &bf16, 128, 7168, 256, 1, 2, 2 }, { &fours, 16, 7168, 256, 1, 3, 1 },  { &blk, 128, 7168, 32, 1, 2, 2 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = 1536, .experts = cases[i].experts, .top_k = 8,
+                                        .weights = *cases[i].weights };
+        _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
+        moii_gpu_launch launch[3];
+        int groups;
+        assert_true(moii_decode_many_layout(&d, cases[i].tokens, SMS, SHARED, args, launch, &groups));
+        if (groups != cases[i].groups || args[0].teams != cases[i].teams || args[0].ring != cases[i].ring)
+            fail_msg("case %zu: %d, %d, %d", i, groups, args[0].teams, args[0].ring);
     }
 }
 
@@ -361,7 +387,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_scales), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_rooms), cmocka_unit_test(test_boxes), cmocka_unit_test(test_fours), cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_rooms), cmocka_unit_test(test_boxes), cmocka_unit_test(test_teams), cmocka_unit_test(test_fours), cmocka_unit_test(test_crossing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

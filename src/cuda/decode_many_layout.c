@@ -14,22 +14,22 @@ int moii_decode_many_held(int64_t experts, int64_t top_k)
 /* Places in shared memory; what they need. */
 static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
 {
-    int64_t pairs = tokens * a->top_k, slots = (pass == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS) * a->ring;
+    int64_t pairs = tokens * a->top_k, slots = (pass == 1 ? MANY_UP_WORKERS(a->teams) : MANY_DOWN_WORKERS) * a->ring;
     int at = (int)(slots * a->slot_bytes);
     const int lines = pass == 1 ? F16_UP_LINES(a->format) : F16_DOWN_LINES(a->format);
-    const int words = a->scale_row ? F16_SCALE_WORDS(lines, a->tail) : 0, rooms = MANY_TEAMS * a->scale_rooms;
+    const int words = a->scale_row ? F16_SCALE_WORDS(lines, a->tail) : 0, rooms = a->teams * a->scale_rooms;
     a->at_scales = moii_decode_take(&at, rooms ? (int64_t)rooms * F16_ROWS * a->scale_row : slots * F16_ROWS * 4 * words, 1024);
     a->at_columns = moii_decode_take(&at, a->buffers * a->columns / F16_MOST_TOKENS * a->lines * MANY_LINE(pass, a->format), 16);
-    a->at_barriers = moii_decode_take(&at, 8 * (slots + 4 * MANY_TEAMS + 2 * a->buffers + rooms), 16);
+    a->at_barriers = moii_decode_take(&at, 8 * (slots + 4 * a->teams + 2 * a->buffers + rooms), 16);
     a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
     if (pass == 1) {
-        a->at_sums = moii_decode_take(&at, MANY_UP_SUMS(moii_decode_many_held(a->experts, a->top_k), a->columns), 16);
+        a->at_sums = moii_decode_take(&at, MANY_UP_SUMS(moii_decode_many_held(a->experts, a->top_k), a->columns, a->teams), 16);
         /* ids are given, or weights found */
         a->at_ids = a->at_weights = moii_decode_take(&at, moii_max(2 * pairs, 4 * moii_min(a->experts, MOII_ROUTED_IN_PASSES)), 16);
         a->at_kept = moii_decode_take(&at, 2 * pairs, 16);
         a->at_first = moii_decode_take(&at, 4 * (a->experts + 1), 16);
         a->at_tokens = moii_decode_take(&at, 4 * a->token_words * moii_round_up(a->experts, 4), 16);
-        a->at_scratch = moii_decode_take(&at, MANY_UP_WARPS * 128, 16);
+        a->at_scratch = moii_decode_take(&at, MANY_UP_WARPS(a->teams) * 128, 16);
     } else a->at_column = moii_decode_take(&at, (int64_t)2 * a->most_jobs * a->columns, 16);
     a->at_share = moii_decode_take(&at, 48, 16);
     return at;
@@ -53,8 +53,9 @@ enum { MOST_RING = 8, MOST_ROOMS = 2, MOST_SCALE_ROOMS = 4 };
 
 /* The deepest rings that fit; 0: none do.  First with room for a second job's columns, which are brought ahead, and two slots for each worker.  Whole slots of
  * MXFP8: boxes bring pass 1's scales where those of a team's next four items have room, too, or of two; else lanes do, as of slots that are not whole. */
-static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int shared_bytes)
+static int fill_for(int teams, moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int shared_bytes)
 {
+    a->teams = teams;
     const bool boxes = pass == 1 && a->whole && a->format != F16_SQUARES;
     a->scale_box = boxes ? scale_box(a->scale_row) : 0;
     for (int least = 2; least; least--)
@@ -67,6 +68,24 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int share
                     return bytes;
                 }
     return 0;
+}
+
+/* Rows of each expert from which on jobs of 16 columns are better than jobs of 8 though a worker has one slot. */
+enum { ROWS_FOR_ONE_SLOT = 6 };
+
+/* Pass 1.  Two teams where three have one slot for each worker or do not fit: two slots each are worth more than a third team, if whatever multiplies is not
+ * what bounds it (MXFP4), and one, if its codes leave it before they are multiplied and jobs of 8 columns would be many more. */
+static int fill_up(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes)
+{
+    moe_decode_f16_sm90_args fewer = *a;
+    const bool bf16 = a->format == F16_BF16 && !a->tail, whole = a->whole;
+    const int bytes = fill_for(MANY_TEAMS, a, 1, tokens, shared_bytes);
+    if ((bytes && a->ring > 1) || !(bf16 || whole)) return bytes;
+    const int fewer_bytes = fill_for(MANY_FEWER_TEAMS, &fewer, 1, tokens, shared_bytes);
+    const bool enough = fewer.ring > 1 || (!bytes && whole && tokens * a->top_k >= ROWS_FOR_ONE_SLOT * (int64_t)a->experts);
+    if (!fewer_bytes || !(bf16 || fewer.whole) || !enough) return bytes;
+    *a = fewer;
+    return fewer_bytes;
 }
 
 /* Up to 8 columns a job, and with BF16, there is room for a block of pass 3 beside one of pass 2 and of the next layer's pass 1, which then starts early: a
@@ -82,7 +101,7 @@ static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_byt
         for (int launches = 1; launches <= parts; launches++) {
             a->parts = (int)moii_ceil_div(parts, launches), a->lines = (int)moii_min(lines, a->parts * a->slot_lines);
             a->last_blocks = moii_decode_last_blocks(moii_min(a->width, a->lines * F16_LINE_VALUES(a->format)), a->format);
-            int bytes = fill(a, 2, tokens, shared_bytes);
+            int bytes = fill_for(MANY_TEAMS, a, 2, tokens, shared_bytes);
             if (bytes && a->ring >= ring) return bytes;
         }
     return 0;
@@ -123,7 +142,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     moii_decode_cut(d, F16_MOST_TOKENS, sms, args, launch);
     if (tokens > F16_MOST_TOKENS) args[0].policy = EVICT_FIRST;
     int64_t pairs = tokens * d->top_k;
-    launch[0].threads = 32 * MANY_UP_WARPS, launch[1].threads = 32 * MANY_DOWN_WARPS;
+    launch[1].threads = 32 * MANY_DOWN_WARPS;
     launch[1].grid[0] = sms;
     const int parts = args[1].parts, lines = args[1].lines;
     const bool bf16 = args[0].format == F16_BF16;
@@ -137,13 +156,14 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
         }
         args[0].whole = has_kernel && slots_are_whole(&args[0], args[0].lines, F16_UP_LINES(args[0].format));
         args[1].whole = slots_are_whole(&args[1], lines, F16_DOWN_LINES(args[1].format));
-        launch[0].shared_bytes = fill(&args[0], 1, tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
-        if (*groups == 2 && tokens <= MANY_GROUPS_FROM && args[0].ring < 2) continue; /* jobs of 8 have room for more slots */
+        launch[0].shared_bytes = fill_up(&args[0], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
+        launch[0].threads = 32 * MANY_UP_WARPS(args[0].teams);
+        if (*groups == 2 && tokens <= MANY_GROUPS_FROM && (args[0].ring < 2 || args[0].teams < MANY_TEAMS)) continue; /* jobs of 8 have room for more slots */
         args[1].parts = parts, args[1].lines = lines;
         launch[1].shared_bytes = fill_down(&args[1], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
         args[0].shares = even_shares(args[0].tiles, sms), args[0].down_shares = down_shares(&args[1], sms, early);
-        args[0].likely = early ? LIKELY_BYTES / (MANY_UP_WORKERS * args[0].slot_bytes) : 0;
+        args[0].likely = early ? LIKELY_BYTES / (MANY_UP_WORKERS(args[0].teams) * args[0].slot_bytes) : 0;
         if (launch[0].shared_bytes && launch[1].shared_bytes && divisible(&args[0]) && divisible(&args[1])) return true;
     }
     return false;

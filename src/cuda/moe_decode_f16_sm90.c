@@ -16,15 +16,18 @@
 
 enum { HELD = 3, GROUPS = 2 };
 
-/* Weights, whether rows are no whole lines, and, of more tokens, whether slots have as many lines as there is room for; the last two not where a lane has no
- * experts: pass 1 has no registers for them beside routing by p. */
-typedef struct rows { int weights, tail, whole; } rows;
-static const rows all_rows[] = { { F16_MX_E4M3, 0, 0 }, { F16_MX_E5M2, 0, 0 }, { F16_SQUARES, 0, 0 }, { F16_MXFP4, 0, 0 },
-                                 { F16_MX_E4M3, 1, 0 }, { F16_MX_E5M2, 1, 0 }, { F16_MXFP4, 1, 0 },   { F16_BF16, 0, 0 },
-                                 { F16_BF16, 1, 0 },    { F16_SQUARES, 0, 1 }, { F16_MX_E4M3, 0, 1 }, { F16_MX_E5M2, 0, 1 } };
-enum { MANY_ROWS = sizeof all_rows / sizeof *all_rows, ROWS_BY_P = MANY_ROWS - 2, ROWS = MANY_ROWS - 3, ROWS_OF_BF16 = 2 };
+/* Weights, whether rows are no whole lines, and, of more tokens, whether slots have as many lines as there is room for, and whether pass 1 has fewer teams.
+ * The first ROWS are those of few tokens, too. */
+typedef struct rows { int weights, tail, whole, fewer; } rows;
+static const rows all_rows[] = {
+    { F16_MX_E4M3, 0, 0, 0 }, { F16_MX_E5M2, 0, 0, 0 }, { F16_SQUARES, 0, 0, 0 }, { F16_MXFP4, 0, 0, 0 },
+    { F16_MX_E4M3, 1, 0, 0 }, { F16_MX_E5M2, 1, 0, 0 }, { F16_MXFP4, 1, 0, 0 },   { F16_BF16, 0, 0, 0 },
+    { F16_BF16, 1, 0, 0 },    { F16_SQUARES, 0, 1, 0 }, { F16_MX_E4M3, 0, 1, 0 }, { F16_MX_E5M2, 0, 1, 0 },
+    { F16_BF16, 0, 0, 1 },    { F16_SQUARES, 0, 1, 1 }, { F16_MX_E4M3, 0, 1, 1 }, { F16_MX_E5M2, 0, 1, 1 },
+};
+enum { MANY_ROWS = sizeof all_rows / sizeof *all_rows, FEWER_ROWS = 4, ROWS = MANY_ROWS - FEWER_ROWS - 3, ROWS_OF_BF16 = 2 };
 
-static rows rows_of(const moe_decode_f16_sm90_args *a) { return (rows){ a->format, a->tail, a->whole }; }
+static rows rows_of(const moe_decode_f16_sm90_args *a) { return (rows){ a->format, a->tail, a->whole, a->teams == MANY_FEWER_TEAMS }; }
 static const char *tail_of(rows r) { return r.tail ? " TAIL=1" : r.whole ? " WHOLE=1" : ""; }
 
 static void defines_for(int pass, rows r, int held, int lines, char defines[MOII_DEFINES])
@@ -41,22 +44,35 @@ static void variant(int i, char defines[MOII_DEFINES])
 
 static void many_defines_for(int pass, rows r, int held, int groups, char defines[MOII_DEFINES])
 {
-    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 WEIGHTS=%d HELD=%d GROUPS=%d%s", r.weights, held, groups, tail_of(r));
+    const char *fewer = r.fewer ? " FEWER=1" : "";
+    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 WEIGHTS=%d HELD=%d GROUPS=%d%s%s", r.weights, held, groups, tail_of(r), fewer);
     else if (pass == 2) snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d GROUPS=%d%s", r.weights, groups, tail_of(r));
     else snprintf(defines, MOII_DEFINES, "PASS=3");
 }
-/* Pass 1 of 4 and of 8 experts of a lane, pass 2, pass 1 of none, pass 3. */
-enum { MANY_SIDES = 3 * GROUPS * MANY_ROWS, MANY_BY_P = GROUPS * ROWS_BY_P };
+/* Beside routing by p (no experts of a lane) pass 1 has no registers for whole slots of MXFP8; pass 2 has no teams. */
+static bool has_variant(int pass, rows r, int held)
+{
+    return pass == 1 ? held || !r.whole || r.weights == F16_SQUARES : !r.fewer;
+}
+enum { MANY_BY_P = 4 }; /* rows that there are not */
+enum { MANY_VARIANTS = GROUPS * (2 * MANY_ROWS + MANY_ROWS - MANY_BY_P + MANY_ROWS - FEWER_ROWS) + 1 };
+/* Pass 1 of 4, of 8 and of no experts of a lane, pass 2, pass 3. */
 static void many_variant(int i, char defines[MOII_DEFINES])
 {
-    const int side = i / MANY_ROWS / GROUPS, left = i - MANY_SIDES;
-    if (left < 0) many_defines_for(side < 2 ? 1 : 2, all_rows[i % MANY_ROWS], 4 << side, i / MANY_ROWS % GROUPS + 1, defines);
-    else many_defines_for(left < MANY_BY_P ? 1 : 3, all_rows[left % ROWS_BY_P], 0, left / ROWS_BY_P + 1, defines);
+    static const int held[] = { 4, 8, 0, 0 };
+    for (int side = 0; side < 4; side++)
+        for (int row = 0; row < GROUPS * MANY_ROWS; row++) {
+            const int pass = side < 3 ? 1 : 2;
+            if (!has_variant(pass, all_rows[row % MANY_ROWS], held[side]) || i--) continue;
+            many_defines_for(pass, all_rows[row % MANY_ROWS], held[side], row / MANY_ROWS + 1, defines);
+            return;
+        }
+    many_defines_for(3, all_rows[0], 0, 0, defines);
 }
 
 static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = (HELD + 2) * ROWS - ROWS_OF_BF16,
                                     .variant = variant };
-static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 128, .variants = MANY_SIDES + MANY_BY_P + 1,
+static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 152, .variants = MANY_VARIANTS,
                                          .variant = many_variant };
 
 /* For up to so many tokens.  passes: 2, or moe_decode_many_sm90's 3, of which the second is launched `downs` times. */
@@ -102,8 +118,9 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return lay_out(d, moii_gpu_of(ctx), 1, &one, &groups);
 }
 
-/* Launches for batches up to 1, 2, 4, ... MANY_TOKENS tokens, and kernels: at most one for each of their passes. */
-enum { SIZES = 8, KERNELS = 3 * SIZES };
+/* Launches for batches up to 1, 2, 4, ... 64, 96, MANY_TOKENS tokens, and kernels: at most one for each of their passes. */
+enum { SIZES = 9, KERNELS = 3 * SIZES };
+static int next_size(int tokens) { return tokens < MANY_TOKENS / 2 ? 2 * tokens : tokens + MANY_TOKENS / 4; }
 
 /* Tokens that pass 1 routes itself, faster than a launch for them: of one token at a time not so many. */
 enum { ROUTED_IN_PASS = MANY_TOKENS, ROUTED_ONE_BY_ONE = 64 };
@@ -165,7 +182,7 @@ static moi_status plan_it(moi_plan *plan)
     *s = (state){ .sizes = 0 };
     plan->state = s;
     plan->unplan = unplan;
-    for (int tokens = 1; tokens <= MANY_TOKENS && add_size(s, d, moii_gpu_of(plan->ctx), tokens) && tokens < d->max_tokens;) tokens *= 2;
+    for (int tokens = 1; tokens <= MANY_TOKENS && add_size(s, d, moii_gpu_of(plan->ctx), tokens) && tokens < d->max_tokens;) tokens = next_size(tokens);
     MOII_TRY(moii_gpu_prepare(plan->ctx, s->kernel, s->kernels));
     int64_t u = 0, exponents = 0, jobs = 0, columns_left = 0, pairs = 0, tokens = s->of[s->sizes - 1].tokens;
     for (int i = 0; i < s->sizes; i++) {

@@ -20,6 +20,9 @@
 #include "eight_f16.cuh"
 #include "four_f16.cuh"
 
+/* A slot's codes are in registers before they are multiplied, so that the slot is sent for again at once: where a worker has few slots. */
+#define TAKES (FEWER && WHOLE)
+
 typedef struct tile_sum { float v[4]; } tile_sum; /* row g: columns 2c, 2c + 1; row g + 8: the same */
 
 #if WEIGHTS == F16_BF16
@@ -86,17 +89,44 @@ MOII_FN uint4 eight_of(const line_codes &c, int b, bool lower)
     return eight_f16(b % 2 ? lower ? v.w : v.z : lower ? v.y : v.x);
 }
 #elif WEIGHTS != F16_BF16
+MOII_FN uint2 eight_codes(unsigned int at, int b, bool lower) { return shared_codes((at ^ 32u * b) + (lower ? LINE_BYTES / 2 : 0)); }
+#if TAKES
+typedef struct line_codes { uint2 of[BLOCKS][2]; } line_codes;
+MOII_FN line_codes codes_of(unsigned int at)
+{
+    line_codes c;
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) c.of[b][0] = eight_codes(at, b, false), c.of[b][1] = eight_codes(at, b, true);
+    return c;
+}
+MOII_FN uint2 codes_at(const line_codes &c, int b, bool lower) { return c.of[b][lower]; }
+#else
 typedef struct line_codes { unsigned int at; } line_codes;
 MOII_FN line_codes codes_of(unsigned int at)
 {
     const line_codes c = { at };
     return c;
 }
+MOII_FN uint2 codes_at(const line_codes &c, int b, bool lower) { return eight_codes(c.at, b, lower); }
+#endif
 MOII_FN uint4 eight_of(const line_codes &c, int b, bool lower)
 {
-    const uint2 v = shared_codes((c.at ^ 32u * b) + (lower ? LINE_BYTES / 2 : 0)), low = four_f16(v.x), high = four_f16(v.y);
+    const uint2 v = codes_at(c, b, lower), low = four_f16(v.x), high = four_f16(v.y);
     return make_uint4(low.x, low.y, high.x, high.y);
 }
+#endif
+
+/* A line as add_lines is given it: its codes, or this lane's place in it. */
+#if TAKES
+typedef line_codes line_source;
+MOII_FN line_source line_at(unsigned int at) { return codes_of(at); }
+MOII_FN line_codes codes_from(const line_source &line) { return line; }
+#else
+typedef unsigned int line_source;
+MOII_FN line_source line_at(unsigned int at) { return at; }
+#if WEIGHTS != F16_BF16
+MOII_FN line_codes codes_from(line_source line) { return codes_of(line); }
+#endif
 #endif
 
 /* What stands against a line: in shared memory, or in registers. */
@@ -141,15 +171,14 @@ MOII_FN void add_factored(tile_sum &sum, const tile_sum &d, float2 f)
     sum.v[2] = __fmaf_rn(d.v[2], f.x, sum.v[2]), sum.v[3] = __fmaf_rn(d.v[3], f.y, sum.v[3]);
 }
 
-/* sum += the line, for n times 8 columns, 1 or 2, a constant.  at: this lane's place in it; scales: of row g and of row g + 8, a word each: four of E8M0, or
- * a float. */
-MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2 scales, const column_source *columns)
+/* sum += the line, for n times 8 columns, 1 or 2, a constant.  scales: of row g and of row g + 8, a word each: four of E8M0, or a float. */
+MOII_FN void add_lines(int n, tile_sum *sum, const line_source &line, uint2 scales, const column_source *columns)
 {
     float2 f[2];
     tile_sum whole[2][2] = {}; /* of squares: blocks in turn, half as many wait for each other */
 #pragma unroll
     for (int i = 0; i < n; i++) f[i] = factors_of(columns[i]);
-    const line_codes codes = codes_of(at);
+    const line_codes codes = codes_from(line);
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
         const uint4 top = eight_of(codes, b, false), bottom = eight_of(codes, b, true);
@@ -171,16 +200,16 @@ MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2 scales, cons
 #pragma unroll
     for (int i = 0; i < n; i++) {
 #if WEIGHTS == F16_SQUARES
-        tile_sum line = {};
+        tile_sum of_line = {};
 #pragma unroll
-        for (int j = 0; j < 4; j++) whole[i][0].v[j] += whole[i][1].v[j], line.v[j] = whole[i][0].v[j] * (j % 2 ? f[i].y : f[i].x);
-        add_scaled(sum[i], line, moii_float_of(scales.x), moii_float_of(scales.y));
+        for (int j = 0; j < 4; j++) whole[i][0].v[j] += whole[i][1].v[j], of_line.v[j] = whole[i][0].v[j] * (j % 2 ? f[i].y : f[i].x);
+        add_scaled(sum[i], of_line, moii_float_of(scales.x), moii_float_of(scales.y));
 #else
         add_factored(sum[i], whole[i][0], f[i]);
 #endif
     }
 }
 #endif
-MOII_FN void add_line(tile_sum &sum, unsigned int at, uint2 scales, const column_source &columns) { add_lines(1, &sum, at, scales, &columns); }
+MOII_FN void add_line(tile_sum &sum, unsigned int at, uint2 scales, const column_source &columns) { add_lines(1, &sum, line_at(at), scales, &columns); }
 
 #endif

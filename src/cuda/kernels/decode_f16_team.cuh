@@ -164,12 +164,15 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
 #pragma unroll 1
         for (int part = member; part < a.parts; part += F16_TEAM) {
             barrier_wait(filled(w, t.slot), t.phase);
-            add_slot(sum, t.slot, slot_scales(w, a, t.slot, turns, part), part, few, held, w, a);
+            const unsigned int scales = slot_scales(w, a, t.slot, turns, part);
+            const slot_lines_read taken = take_slot(t.slot, scales, part, w, a);
+            if (!TAKES) add_slot(sum, taken, t.slot, scales, part, few, held, w, a);
             __syncwarp();
             if (there_is(later, l)) {
                 send_for(later, from, t.slot, w, a);
                 if (next_slot(later, w, a, l) && there_is(later, l)) from = source_of(w, a, later.job);
             }
+            if (TAKES) add_slot(sum, taken, t.slot, scales, part, few, held, w, a);
             advance(t, a);
         }
         const int place = team * 2 + (turns & 1);

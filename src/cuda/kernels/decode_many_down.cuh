@@ -102,7 +102,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         for (int part = 0; part < a.parts; part++) {
             barrier_wait(filled(w, t.slot), t.phase);
             tile_sum sum[GROUPS] = {};
-            add_slot(sum, t.slot, slot_scales(w, a, t.slot, 0, part), part, few, held, w, a);
+            add_slot(sum, {}, t.slot, slot_scales(w, a, t.slot, 0, part), part, few, held, w, a);
             __syncwarp();
             if (there_is(later, l)) {
                 send_for(later, from, t.slot, w, a);

@@ -17,7 +17,8 @@ enum { COUNTED = HELD }; /* rooms */
 enum { COUNTED = ROUTE_HELD }; /* logits of a lane */
 #endif
 
-enum { WORKERS = PASS == 1 ? MANY_UP_WORKERS : MANY_DOWN_WORKERS, TEAMS = MANY_TEAMS, WARPS = PASS == 1 ? MANY_UP_WARPS : MANY_DOWN_WARPS };
+enum { TEAMS = FEWER ? MANY_FEWER_TEAMS : MANY_TEAMS };
+enum { WORKERS = PASS == 1 ? MANY_UP_WORKERS(TEAMS) : MANY_DOWN_WORKERS, WARPS = PASS == 1 ? MANY_UP_WARPS(TEAMS) : MANY_DOWN_WARPS };
 enum { THREADS = 32 * WARPS, COLUMNS = GROUPS * F16_MOST_TOKENS }; /* a.columns */
 
 #include "decode_f16_inputs.cuh"
@@ -81,7 +82,7 @@ MOII_FN void share_out(int *own, int jobs, many_shares s, const moe_decode_f16_s
 }
 
 #if PASS == 1
-static_assert(WARPS * ROUTE_SCRATCH(COUNTED) * 4 <= MANY_UP_SUMS(HELD, COLUMNS), "room for sums is enough");
+static_assert(WARPS * ROUTE_SCRATCH(COUNTED) * 4 <= MANY_UP_SUMS(HELD, COLUMNS, TEAMS), "room for sums is enough");
 
 MOII_FN int expert_words(const moe_decode_f16_sm90_args &a) { return (a.experts + 3) & ~3; }
 

@@ -16,6 +16,7 @@
  *             weights blank, leaves jobs, and ids if it has found them, and lets pass 2 start, not too early (lets_in).  That sends for weights by the jobs at
  *             once, and takes u and weights of tokens as they come: so its start and first weights are hidden behind pass 1 */
 #define MANY 0
+#define FEWER 0
 #include "moe_decode_f16_sm90_args.h"
 #include "own_warp.cuh"
 #include "silu.h"

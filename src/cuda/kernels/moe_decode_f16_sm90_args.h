@@ -33,13 +33,17 @@ enum { F16_X_VALUES = 256 }; /* of x, that a worker of pass 1 has in registers a
 /* Bytes of pass 1's sums, two places for each worker, by experts of a lane: routing has the room before. */
 #define F16_UP_SUMS(held) ((held) == 4 ? 8192 : 1152 * (held))
 
-/* More tokens, or of larger layers (moe_decode_many_sm90.cu): a job is up to 8 or 16 tokens of one expert.  One warp brings columns. */
-enum { MANY_TEAMS = 3, MANY_UP_WORKERS = MANY_TEAMS * F16_TEAM, MANY_UP_WARPS = MANY_UP_WORKERS + MANY_TEAMS + 1 };
+/* More tokens, or of larger layers (moe_decode_many_sm90.cu): a job is up to 8 or 16 tokens of one expert.  Pass 1 has three teams, or where these would have
+ * a slot for each worker, two.  One warp brings columns. */
+enum { MANY_TEAMS = 3, MANY_FEWER_TEAMS = 2 };
+#define MANY_UP_WORKERS(teams) ((teams) * F16_TEAM)
+#define MANY_UP_WARPS(teams) (MANY_UP_WORKERS(teams) + (teams) + 1)
 enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 4, MANY_TOKENS = 128 };
 enum { MANY_GROUPS_FROM = 64, MANY_GROUPS_FROM_BF16 = 32 }; /* jobs of 16 with more tokens */
 /* What a block of pass 2 finds: either half's share and what lies between them, then so many jobs' words of either half. */
 enum { MANY_SHARE_JOBS = 3, MANY_SHARE_FIRST = 10, MANY_SHARE_WORDS = 16 };
-#define MANY_UP_SUMS(held, columns) (!(held) ? 32768 : (held) == 4 || (columns) > F16_MOST_TOKENS ? 2 * MANY_UP_WORKERS * 64 * (columns) : 16384)
+#define MANY_UP_SUMS(held, columns, teams)                                                                                                           \
+    (!(held) ? 32768 : (held) == 4 || (columns) > F16_MOST_TOKENS ? 2 * MANY_UP_WORKERS(teams) * 64 * (columns) : 16384)
 /* The same of 8 columns; where there are factors, u's exponents are there first. */
 #define MANY_LINE(pass, weights) (F16_KEPT_LINE(weights, F16_MOST_TOKENS) + ((weights) == F16_BF16 || (pass) == 1 ? 0 : 96))
 
@@ -102,6 +106,7 @@ typedef struct moe_decode_f16_sm90_args {
     int last_blocks;            /* of 32 values, in the last line */
     /* pass 1 of more tokens, MXFP8 in whole slots */
     int scale_rooms, scale_box; /* items of a team whose scales have room; bytes of a row in a box */
+    int teams;                  /* more tokens, for the launcher: of pass 1; MANY_FEWER_TEAMS is a kernel's FEWER */
     product_map scale_map;
 } moe_decode_f16_sm90_args;
 

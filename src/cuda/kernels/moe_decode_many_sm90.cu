@@ -6,7 +6,7 @@
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: down . u for each pair; 3: y = sum of weight * that.  WEIGHTS: F16_MX_E4M3 or its like
  *             HELD: pass 1: from logits of up to 32 * HELD experts, 4 or 8, with up to 8 slots; 0: of up to 512, with any.  GROUPS: passes 1 and 2: columns
  *             of a job, 8 each, 1 or 2.  TAIL: rows are no whole lines.  WHOLE: each slot has all of the lines that it has room for, and of MXFP8 scales
- *             come by boxes in pass 1
+ *             come by boxes in pass 1.  FEWER: pass 1 has two teams
  *   grid      passes 1 and 2: multiprocessors; pass 3: as many, or some for each
  *   job       up to GROUPS * 8 tokens of one expert: the columns of a product (decode_many_lists.cuh)
  *   item      16 rows of a job's expert.  Pass 1: 8 rows of gate and the same 8 of up; pass 2: 16 outputs.  A block has neighbouring ones
@@ -18,6 +18,9 @@
  *             as its blocks find room, and waits for pass 1's end before the second half.  Pass 3 is there beside pass 2 and
  *             lets the next layer's pass 1 start, block by block as those of pass 2 end */
 #define MANY 1
+#ifndef FEWER
+#define FEWER 0
+#endif
 #include "moe_decode_f16_sm90_args.h"
 #define LINES F16_DOWN_LINES(WEIGHTS)
 #include "own_warp.cuh"
@@ -37,10 +40,10 @@ enum { THREADS = 32 * MANY_SUM_WARPS };
 #endif
 #endif
 
-/* At most 96 registers of a thread, so that one block of pass 3 fits beside one of pass 2 or, up to 8 columns a job and with BF16, of the next layer's
- * pass 1. */
+/* At most 96 registers of a thread, or of two teams 128, so that one block of pass 3 fits beside one of pass 2 or, up to 8 columns a job and with BF16, of the
+ * next layer's pass 1: by a quarter of a multiprocessor, which has room for 512 of a warp's lanes, one warp and four, or three. */
 #if PASS == 3 || (PASS == 1 && (GROUPS == 1 || WEIGHTS == F16_BF16))
-enum { BOUND = 640 };
+enum { BOUND = PASS == 1 && FEWER ? 448 : 640 };
 #else
 enum { BOUND = THREADS };
 #endif
