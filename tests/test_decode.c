@@ -277,16 +277,17 @@ static void test_scale_boxes(void **state)
     }
 }
 
-/* Rows so long that pass 1 has two teams (test_decode_layout.c: test_teams), with jobs of 8 and of 16 columns, two slots of a worker and one.  Those of more
- * items than teams are for a device alone. */
+/* Rows so long that pass 1 has two teams (test_decode_layout.c: test_teams), with jobs of 8 and of 16 columns, three slots of a worker, two, and one.  Those of
+ * more items than teams, and the last, whose tokens have more slots than maxima route, are for a device alone. */
 static void test_two_teams(void **state)
 {
     (void)state;
     const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16;
     const struct { const moi_format *weights; shape size; bool always; } cases[] = {
-        { &blk, { 9, 7168, 128, 2, 2 }, true },   { &blk, { 70, 5120, 128, 2, 1 }, true },  { &bf16, { 70, 4096, 64, 2, 1 }, true },
-        { &mx, { 9, 7168, 32, 2, 1 }, true },     { &blk, { 70, 4096, 640, 3, 2 }, false }, { &blk, { 128, 5120, 384, 5, 3 }, false },
-        { &bf16, { 11, 7168, 320, 3, 2 }, false }, { &mx, { 12, 7168, 320, 3, 2 }, false },  { &mx, { 90, 4096, 640, 3, 2 }, false },
+        { &blk, { 9, 7168, 128, 2, 2 }, true },    { &blk, { 70, 5120, 128, 2, 1 }, true },  { &bf16, { 70, 4096, 64, 2, 1 }, true },
+        { &mx, { 9, 7168, 32, 2, 1 }, true },      { &mx, { 70, 5120, 160, 4, 2 }, false },  { &blk, { 70, 4096, 640, 3, 2 }, false },
+        { &blk, { 128, 5120, 384, 5, 3 }, false }, { &bf16, { 11, 7680, 320, 3, 2 }, false }, { &mx, { 12, 7168, 320, 3, 2 }, false },
+        { &mx, { 90, 4096, 640, 3, 2 }, false },   { &blk, { 9, 7168, 128, 9, 9 }, false },  { &bf16, { 9, 7168, 64, 9, 9 }, false },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!moit_picked(cases[i].always ? 97 : (uint64_t)i + 1) || (!cases[i].always && !moit_gpu())) continue;

@@ -302,7 +302,8 @@ static void test_boxes(void **state)
     static const struct { int tokens, hidden, experts, top_k, box, rooms; } cases[] = {
         { 16, 1024, 2, 2, 32, 4 },  { 128, 1024, 2, 2, 32, 4 },  { 16, 1536, 2, 2, 16, 4 }, { 128, 1536, 2, 2, 16, 2 }, { 16, 2048, 2, 2, 64, 4 },
         { 128, 2048, 2, 2, 64, 4 }, { 16, 3072, 2, 2, 32, 2 },   { 16, 4096, 2, 2, 128, 4 }, { 128, 4096, 2, 2, 128, 2 }, { 8, 6144, 2, 2, 64, 2 },
-        { 128, 8192, 2, 2, 128, 2 }, { 16, 3072, 256, 8, 32, 2 }, { 64, 3072, 256, 8, 32, 0 }, { 128, 3072, 256, 8, 32, 4 },
+        { 128, 8192, 2, 2, 128, 2 }, { 16, 3072, 256, 8, 32, 2 }, { 64, 3072, 256, 8, 32, 0 }, { 96, 3072, 256, 8, 32, 2 },
+        { 128, 3072, 256, 8, 32, 4 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = 32, .experts = cases[i].experts,
@@ -315,27 +316,34 @@ static void test_boxes(void **state)
     }
 }
 
-/* Two teams where three have one slot for each worker, or do not fit beside 16 columns; of MXFP4 three.  One slot with many rows alone. */
+/* Two teams where three have one slot for each worker, or do not fit beside 16 columns; of MXFP4 three.  One slot with many rows alone.  The second half is of
+ * few experts, and what test_decode.c and test_decode_logits.c run. */
 static void test_teams(void **state)
 {
     (void)state;
-    const moi_format blk = { MOI_RECIPE_BLK128, MOI_E4M3, MOI_BLOCK_SQUARE, MOI_ROUND_RCEIL, MOI_LAYOUT_ROW, 0 };
-    const moi_format mx = MOI_FORMAT_MXFP8, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
-    const struct { const moi_format *weights; int tokens, hidden, experts, groups, teams, ring; } cases[] = {
-        { &blk, 128, 2048, 128, 2, 3, 2 },  { &blk, 64, 4096, 128, 1, 3, 2 },   { &blk, 128, 4096, 128, 2, 2, 2 }, { &mx, 128, 4096, 128, 2, 2, 2 },
-        { &bf16, 64, 4096, 128, 1, 3, 2 },  { &bf16, 128, 4096, 128, 2, 2, 2 }, { &fours, 128, 4096, 128, 2, 3, 1 }, { &blk, 96, 5120, 160, 1, 3, 2 },
-        { &blk, 128, 5120, 160, 2, 2, 1 },  { &blk, 128, 5120, 192, 1, 3, 2 },  { &mx, 128, 5120, 160, 1, 3, 2 },   { &blk, 16, 7168, 256, 1, 2, 2 },
-        { &mx, 128, 7168, 256, 1, 2, 2 },   { &bf16, 128, 7168, 256, 1, 2, 2 }, { &fours, 16, 7168, 256, 1, 3, 1 },  { &blk, 128, 7168, 32, 1, 2, 2 },
+    const moi_format blk = MOI_FORMAT_BLK128_WEIGHT, mx = MOI_FORMAT_MXFP8, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
+    const struct { const moi_format *weights; int tokens, hidden, experts, top_k, groups, teams, ring; } cases[] = {
+        { &blk, 128, 2048, 128, 8, 2, 3, 2 }, { &blk, 64, 4096, 128, 8, 1, 3, 2 },   { &blk, 128, 4096, 128, 8, 2, 2, 2 }, { &mx, 128, 4096, 128, 8, 2, 2, 2 },
+        { &bf16, 64, 4096, 128, 8, 1, 3, 2 }, { &bf16, 128, 4096, 128, 8, 2, 2, 2 }, { &fours, 128, 4096, 128, 8, 2, 3, 1 },
+        { &blk, 96, 5120, 160, 8, 1, 3, 2 },
+        { &blk, 128, 5120, 160, 8, 2, 2, 1 }, { &blk, 128, 5120, 192, 8, 1, 3, 2 },  { &mx, 128, 5120, 160, 8, 1, 3, 2 },  { &blk, 16, 7168, 256, 8, 1, 2, 2 },
+        { &mx, 128, 7168, 256, 8, 1, 2, 2 },  { &bf16, 128, 7168, 256, 8, 1, 2, 2 }, { &fours, 16, 7168, 256, 8, 1, 3, 1 }, { &blk, 128, 7168, 32, 8, 1, 2, 2 },
+        { &mx, 16, 7168, 32, 8, 1, 2, 2 },    { &mx, 64, 7168, 128, 4, 1, 2, 2 },    { &mx, 96, 5120, 64, 8, 2, 2, 1 },    { &mx, 128, 3072, 256, 8, 2, 2, 2 },
+        { &blk, 16, 7168, 2, 2, 1, 2, 3 },    { &blk, 96, 5120, 2, 1, 2, 2, 1 },     { &bf16, 96, 4096, 2, 1, 2, 2, 2 },   { &mx, 16, 7168, 2, 1, 1, 2, 2 },
+        { &mx, 96, 5120, 4, 2, 2, 2, 1 },     { &blk, 96, 4096, 3, 2, 2, 2, 2 },     { &blk, 128, 5120, 5, 3, 2, 2, 1 },   { &bf16, 16, 7680, 3, 2, 1, 2, 3 },
+        { &mx, 16, 7168, 3, 2, 1, 2, 2 },     { &mx, 96, 4096, 3, 2, 2, 2, 2 },      { &blk, 16, 7168, 9, 9, 1, 2, 2 },    { &bf16, 16, 7168, 9, 9, 1, 2, 2 },
+        { &mx, 16, 4096, 3, 2, 1, 3, 2 },     { &mx, 16, 7168, 130, 2, 1, 2, 2 },    { &bf16, 96, 4096, 3, 2, 2, 2, 2 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = 1536, .experts = cases[i].experts, .top_k = 8,
-                                        .weights = *cases[i].weights };
+        const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = 1536, .experts = cases[i].experts,
+                                        .top_k = cases[i].top_k, .weights = *cases[i].weights };
         _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
         moii_gpu_launch launch[3];
         int groups;
         assert_true(moii_decode_many_layout(&d, cases[i].tokens, SMS, SHARED, args, launch, &groups));
         if (groups != cases[i].groups || args[0].teams != cases[i].teams || args[0].ring != cases[i].ring)
             fail_msg("case %zu: %d, %d, %d", i, groups, args[0].teams, args[0].ring);
+        if (args[0].teams < MANY_TEAMS) assert_true(args[0].whole == (args[0].format != F16_BF16));
     }
 }
 

@@ -242,18 +242,26 @@ static void test_many_tokens(void **state)
     }
 }
 
-/* P:decode.logits: of so long rows that a block has room for one job's columns: workers bring the next job's while another warp finds weights. */
+/* P:decode.logits: of so long rows that a block has room for one job's columns: workers bring the next job's while another warp finds weights.  All but the
+ * first have two teams (test_decode_layout.c: test_teams), which route by maxima of up to 128 experts, of up to 256, and by p. */
 static void test_long_rows(void **state)
 {
     (void)state;
-    if (!picked(147 * 3)) return; /* in one of the selections that run without a GPU, with the search for races */
-    moit_rng rng = moit_seed("decode logits long", 0);
-    problem p = problem_make(MOI_FORMAT_MXFP8, (shape){ 10, 4096, 128, 3, 2 }, MOI_BF16, MOI_F32);
-    float *logits = make_logits(&rng, &p, PLAIN);
-    assert_true(check_case(moit_row("moe_decode", 0), moit_row("route", 0), &p, logits, true));
-    for (int r = 0; gpu_row("moe_decode", r); r++) check_case(gpu_row("moe_decode", r), gpu_row("route", 0), &p, logits, true);
-    free(logits);
-    problem_free(&p);
+    const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16;
+    const struct { const moi_format *weights; shape size; int number; } cases[] = { /* 147 * 3 and 97 * 5 also run without a GPU, with the search for races */
+        { &mx, { 10, 4096, 128, 3, 2 }, 147 * 3 }, { &blk, { 9, 7168, 128, 3, 2 }, 97 * 5 },  { &mx, { 9, 7168, 32, 130, 2 }, 445 },
+        { &blk, { 9, 7168, 128, 9, 9 }, 446 },     { &bf16, { 70, 4096, 64, 3, 2 }, 447 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!picked(cases[i].number)) continue;
+        moit_rng rng = moit_seed("decode logits long", i);
+        problem p = problem_make(*cases[i].weights, cases[i].size, MOI_BF16, MOI_F32);
+        float *logits = make_logits(&rng, &p, PLAIN);
+        assert_true(check_case(moit_row("moe_decode", 0), moit_row("route", 0), &p, logits, true));
+        for (int r = 0; gpu_row("moe_decode", r); r++) check_case(gpu_row("moe_decode", r), gpu_row("route", 0), &p, logits, true);
+        free(logits);
+        problem_free(&p);
+    }
 }
 
 /* On the CPU any hidden and width will do; ids are written where there is no output to compute. */

@@ -52,16 +52,18 @@ static int scale_box(int row)
 enum { MOST_RING = 8, MOST_ROOMS = 2, MOST_SCALE_ROOMS = 4 };
 
 /* The deepest rings that fit; 0: none do.  First with room for a second job's columns, which are brought ahead, and two slots for each worker.  Whole slots of
- * MXFP8: boxes bring pass 1's scales where those of a team's next four items have room, too, or of two; else lanes do, as of slots that are not whole. */
+ * MXFP8: boxes bring pass 1's scales where those of a team's next four items have room, too, or of two; else lanes do, as of slots that are not whole, but of
+ * fewer teams. */
 static int fill_for(int teams, moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int shared_bytes)
 {
     a->teams = teams;
     const bool boxes = pass == 1 && a->whole && a->format != F16_SQUARES;
+    const int least_rooms = boxes && teams < MANY_TEAMS ? 2 : 0;
     a->scale_box = boxes ? scale_box(a->scale_row) : 0;
     for (int least = 2; least; least--)
         for (a->buffers = MOST_ROOMS; a->buffers; a->buffers--)
             for (a->ring = MOST_RING; a->ring >= least; a->ring--)
-                for (a->scale_rooms = a->scale_box ? MOST_SCALE_ROOMS : 0; a->scale_rooms >= 0; a->scale_rooms -= 2) {
+                for (a->scale_rooms = a->scale_box ? MOST_SCALE_ROOMS : 0; a->scale_rooms >= least_rooms; a->scale_rooms -= 2) {
                     int bytes = lay_out(a, pass, tokens);
                     if (bytes > shared_bytes) continue;
                     if (boxes) a->whole = a->scale_rooms > 0;
@@ -73,8 +75,8 @@ static int fill_for(int teams, moe_decode_f16_sm90_args *a, int pass, int64_t to
 /* Rows of each expert from which on jobs of 16 columns are better than jobs of 8 though a worker has one slot. */
 enum { ROWS_FOR_ONE_SLOT = 6 };
 
-/* Pass 1.  Two teams where three have one slot for each worker or do not fit: two slots each are worth more than a third team, if whatever multiplies is not
- * what bounds it (MXFP4), and one, if its codes leave it before they are multiplied and jobs of 8 columns would be many more. */
+/* Pass 1.  Two teams where three have one slot for each worker or do not fit: two slots each are worth more than a third team, if multiplying does not bound
+ * it (MXFP4), and so is one beside 16 columns, if codes leave it before they are multiplied and jobs of 8 would be many more. */
 static int fill_up(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes)
 {
     moe_decode_f16_sm90_args fewer = *a;
@@ -83,7 +85,7 @@ static int fill_up(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes
     if ((bytes && a->ring > 1) || !(bf16 || whole)) return bytes;
     const int fewer_bytes = fill_for(MANY_FEWER_TEAMS, &fewer, 1, tokens, shared_bytes);
     const bool enough = fewer.ring > 1 || (!bytes && whole && tokens * a->top_k >= ROWS_FOR_ONE_SLOT * (int64_t)a->experts);
-    if (!fewer_bytes || !(bf16 || fewer.whole) || !enough) return bytes;
+    if (!fewer_bytes || !enough) return bytes;
     *a = fewer;
     return fewer_bytes;
 }

@@ -106,7 +106,7 @@ typedef struct moe_decode_f16_sm90_args {
     int last_blocks;            /* of 32 values, in the last line */
     /* pass 1 of more tokens, MXFP8 in whole slots */
     int scale_rooms, scale_box; /* items of a team whose scales have room; bytes of a row in a box */
-    int teams;                  /* more tokens, for the launcher: of pass 1; MANY_FEWER_TEAMS is a kernel's FEWER */
+    int teams;                  /* more tokens, for the launcher: MANY_TEAMS, or of pass 1 MANY_FEWER_TEAMS, a kernel's FEWER */
     product_map scale_map;
 } moe_decode_f16_sm90_args;
 
