@@ -266,9 +266,10 @@ static void test_scale_boxes(void **state)
         { 70, 4096, 96, 2, 2, 0 },  { 8, 6144, 32, 2, 2, 0 },    { 70, 8192, 64, 2, 2, 0 },  { 70, 3072, 32, 256, 8, 0 },
     };
     enum { CASES = sizeof cases / sizeof *cases };
-    for (int i = 0; i < 2 * CASES; i++) { /* those of `always` are in the selection that runs without a GPU, in one format */
+    for (int i = 0; i < 2 * CASES; i++) { /* those of `always` are in the selection that runs without a GPU, in one format; others are for a device alone */
         const int c = i % CASES;
-        if (!moit_picked(cases[c].always && c % 2 == i / CASES ? 97 : (uint64_t)i + 1)) continue;
+        const bool always = cases[c].always && c % 2 == i / CASES;
+        if (!moit_picked(always ? 97 : (uint64_t)i + 1) || (!always && !moit_gpu())) continue;
         const shape size = { cases[c].tokens, cases[c].hidden, cases[c].width, cases[c].experts, cases[c].top_k };
         problem p = problem_make(formats[i / CASES], size, MOI_BF16, MOI_F32);
         check(&p);

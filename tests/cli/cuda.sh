@@ -60,9 +60,9 @@ for i in 0 1 2; do $m kernels list --part $i/3; done | sort >parts
 $m kernels list | sort | cmp - parts || fail "the parts are not all kernels"
 
 # kernels for every arch that their rows state: no spills, no local memory, registers as stated; all of them take half an hour of one core, so a
-# quarter ("kernels compile" without --part: all).  What was compiled before is kept in build/kernels, whose entries are named by their contents.
+# fifth ("kernels compile" without --part: all).  What was compiled before is kept in build/kernels, whose entries are named by their contents.
 if $m info --json | grep -q '"nvrtc": "1[2-9]\.'; then
-    ahead=$build/../kernels part=$(share 4)/4
+    ahead=$build/../kernels part=$(share 5)/5
     echo "kernels: part $part"
     expect 0 "kernels, " $m kernels compile --part "$part" --out "$ahead"
     grep -q ' [1-9][0-9]* bytes local' out && fail "a kernel uses local memory"

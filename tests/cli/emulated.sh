@@ -5,14 +5,14 @@
 . "$(dirname "$0")/support"
 build=$(dirname "$MOIETY")
 [ -f "$build/tests/emulator/libemulator.so" ] || { echo "this variant has no emulated device"; exit 0; } # sanitizers do not follow its fibres
-quarter=$(share 4) # all of them take half an hour
-echo "cases: quarter $quarter"
+fifth=$(share 5) # all of them take half an hour
+echo "cases: fifth $fifth"
 emulated() { # emulated TEST EVERY PART: a whole test program, some of its cases
     MOIT_EVERY=$2 MOIT_PART=$3 "$root/tests/emulated" "$build" "$build/tests/$1" >"$1.out" 2>&1 || { cat "$1.out"; fail "$1 on the emulated device"; }
     ! grep SKIPPED "$1.out" || fail "$1 skipped what the emulated device can do"
 }
 checked() { (EMU_CHECK=1; export EMU_CHECK; emulated "$@") || exit 1; } # with the search for races
-a_share() { at=$((${at:-0} + 1)); [ $((at % 4)) -ne "$quarter" ] || "$@"; } # every fourth of them
+a_share() { at=$((${at:-0} + 1)); [ $((at % 5)) -ne "$fifth" ] || "$@"; } # every fifth of them
 tickets() { with_multiprocessors 132 "$1" test_tensor_tickets 1 "$2/80"; } # so many have the same tiles in turn
 with_multiprocessors() { (EMU_MULTIPROCESSORS=$1; export EMU_MULTIPROCESSORS; shift; "$@") || exit 1; }
 
