@@ -52,8 +52,8 @@ static int scale_box(int row)
 enum { MOST_RING = 8, MOST_ROOMS = 2, MOST_SCALE_ROOMS = 4 };
 
 /* The deepest rings that fit; 0: none do.  First with room for a second job's columns, which are brought ahead, and two slots for each worker.  Whole slots of
- * MXFP8: boxes bring pass 1's scales where those of a team's next four items have room, too, or of two; else lanes do, as of slots that are not whole, but of
- * fewer teams. */
+ * MXFP8: boxes bring pass 1's scales where those of a team's next four items have room, too, or of two; else lanes do, as of slots that are not whole.  For
+ * that fewer teams have no kernel. */
 static int fill_for(int teams, moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int shared_bytes)
 {
     a->teams = teams;
@@ -160,7 +160,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
         args[1].whole = slots_are_whole(&args[1], lines, F16_DOWN_LINES(args[1].format));
         launch[0].shared_bytes = fill_up(&args[0], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         launch[0].threads = 32 * MANY_UP_WARPS(args[0].teams);
-        if (*groups == 2 && tokens <= MANY_GROUPS_FROM && (args[0].ring < 2 || args[0].teams < MANY_TEAMS)) continue; /* jobs of 8 have room for more slots */
+        if (*groups == 2 && tokens <= MANY_GROUPS_FROM && (args[0].ring < 2 || args[0].teams < MANY_TEAMS)) continue; /* jobs of 8 have room for more */
         args[1].parts = parts, args[1].lines = lines;
         launch[1].shared_bytes = fill_down(&args[1], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };

@@ -40,8 +40,8 @@ enum { THREADS = 32 * MANY_SUM_WARPS };
 #endif
 #endif
 
-/* At most 96 registers of a thread, or of two teams 128, so that one block of pass 3 fits beside one of pass 2 or, up to 8 columns a job and with BF16, of the
- * next layer's pass 1: by a quarter of a multiprocessor, which has room for 512 of a warp's lanes, one warp and four, or three. */
+/* At most 96 registers of a thread, so that one block of pass 3 fits beside one of pass 2 or, up to 8 columns a job and with BF16, of the next layer's pass 1:
+ * a quarter of a multiprocessor has 512 for the lanes of one warp of pass 3 and of four of pass 1, or with two teams of three, which may have 128. */
 #if PASS == 3 || (PASS == 1 && (GROUPS == 1 || WEIGHTS == F16_BF16))
 enum { BOUND = PASS == 1 && FEWER ? 448 : 640 };
 #else
