@@ -299,6 +299,26 @@ static void test_two_teams(void **state)
     }
 }
 
+/* Blocks of pass 2 of up to 8 tokens that lack a tile which would always be the same workers': the first ones with the four multiprocessors of an emulated
+ * device, the last with an H200's. */
+static void test_missing_tiles(void **state)
+{
+    (void)state;
+    const moi_format mx = MOI_FORMAT_MXFP8, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
+    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
+        { &mx, { 2, 224, 32, 2, 2 }, true },
+        { &bf16, { 1, 224, 64, 2, 2 }, true },
+        { &fours, { 3, 224, 160, 2, 1 }, true },
+        { &mx, { 2, 6368, 160, 2, 2 }, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!moit_picked(cases[i].always ? 97 : (uint64_t)i + 1) || (!cases[i].always && !moit_gpu())) continue;
+        problem p = problem_make(*cases[i].weights, cases[i].size, MOI_BF16, MOI_F32);
+        check(&p);
+        problem_free(&p);
+    }
+}
+
 /* x so large that sums of codes leave FP32 although the dequantised products do not. */
 static void test_large_x(void **state)
 {
@@ -459,8 +479,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
         cmocka_unit_test(test_special_weights), cmocka_unit_test(test_special_lines), cmocka_unit_test(test_neighbours), cmocka_unit_test(test_far_scales),
-        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_two_teams), cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x),
-        cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_two_teams), cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_large_x),
+        cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }

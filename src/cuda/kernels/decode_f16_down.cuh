@@ -24,10 +24,10 @@ MOII_FN void move_on(unit &u, int jobs, int numbers, int parts, const moe_decode
     if (u.number >= a.block_tiles) u.number -= a.block_tiles, u.job++;
     u.job += jobs;
 }
-/* The same, or the worker's next one whose tile there is: a block's first one is. */
+/* The same, or the worker's next one whose tile there is, if any: where none of its tiles are, it comes behind all jobs. */
 MOII_FN void settle(unit &u, const moe_decode_f16_sm90_args &a)
 {
-    while (tile_of(u) >= a.tiles) move_on(u, a.step_job, a.step_number, a.step_rest, a);
+    while (tile_of(u) >= a.tiles && u.job < a.most_jobs) move_on(u, a.step_job, a.step_number, a.step_rest, a);
 }
 MOII_FN unit next_unit(unit u, const moe_decode_f16_sm90_args &a)
 {
