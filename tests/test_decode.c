@@ -254,6 +254,16 @@ static void test_far_scales(void **state)
     }
 }
 
+/* Case i of a list; always: it is in the selection that runs without a GPU, where others are for a device alone. */
+static void check_case(size_t i, const moi_format *weights, shape size, bool always)
+{
+    if (!moit_picked(always ? 97 : i + 1) || (!always && !moit_gpu())) return;
+    problem p = problem_make(*weights, size, MOI_BF16, MOI_F32);
+    check(&p);
+    for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p);
+    problem_free(&p);
+}
+
 /* Items whose scales come by boxes of 16 to 128 bytes of a row, one or several (test_decode_layout.c: test_boxes), and of more items than have room; last a
  * plan that has boxes for some batches and not for others. */
 static void test_scale_boxes(void **state)
@@ -266,15 +276,11 @@ static void test_scale_boxes(void **state)
         { 70, 4096, 96, 2, 2, 0 },  { 8, 6144, 32, 2, 2, 0 },    { 70, 8192, 64, 2, 2, 0 },  { 70, 3072, 32, 256, 8, 0 },
     };
     enum { CASES = sizeof cases / sizeof *cases };
-    for (int i = 0; i < 2 * CASES; i++) { /* those of `always` are in the selection that runs without a GPU, in one format; others are for a device alone */
+    for (int i = 0; i < 2 * CASES; i++) { /* those of `always` are in one format */
         const int c = i % CASES;
         const bool always = cases[c].always && c % 2 == i / CASES;
-        if (!moit_picked(always ? 97 : (uint64_t)i + 1) || (!always && !moit_gpu())) continue;
         const shape size = { cases[c].tokens, cases[c].hidden, cases[c].width, cases[c].experts, cases[c].top_k };
-        problem p = problem_make(formats[i / CASES], size, MOI_BF16, MOI_F32);
-        check(&p);
-        for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p);
-        problem_free(&p);
+        check_case((size_t)i, &formats[i / CASES], size, always);
     }
 }
 
@@ -290,13 +296,7 @@ static void test_two_teams(void **state)
         { &blk, { 128, 5120, 384, 5, 3 }, false }, { &bf16, { 11, 7680, 320, 3, 2 }, false }, { &mx, { 12, 7168, 320, 3, 2 }, false },
         { &mx, { 90, 4096, 640, 3, 2 }, false },   { &blk, { 9, 7168, 128, 9, 9 }, false },  { &bf16, { 9, 7168, 64, 9, 9 }, false },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (!moit_picked(cases[i].always ? 97 : (uint64_t)i + 1) || (!cases[i].always && !moit_gpu())) continue;
-        problem p = problem_make(*cases[i].weights, cases[i].size, MOI_BF16, MOI_F32);
-        check(&p);
-        for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p);
-        problem_free(&p);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, cases[i].weights, cases[i].size, cases[i].always);
 }
 
 /* Blocks of pass 2 of up to 8 tokens that lack a tile which would always be the same workers': the first ones with the four multiprocessors of an emulated
@@ -311,12 +311,21 @@ static void test_missing_tiles(void **state)
         { &fours, { 3, 224, 160, 2, 1 }, true },
         { &mx, { 2, 6368, 160, 2, 2 }, false },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (!moit_picked(cases[i].always ? 97 : (uint64_t)i + 1) || (!cases[i].always && !moit_gpu())) continue;
-        problem p = problem_make(*cases[i].weights, cases[i].size, MOI_BF16, MOI_F32);
-        check(&p);
-        problem_free(&p);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, cases[i].weights, cases[i].size, cases[i].always);
+}
+
+/* Up to 8 tokens whose sums of pass 2 have room by whole items alone (test_decode_layout.c: test_items), slots of three lines and of two, and blocks that lack
+ * a tile: the first ones with the four multiprocessors of an emulated device, the last four with an H200's. */
+static void test_items(void **state)
+{
+    (void)state;
+    const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
+    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
+        { &mx, { 8, 512, 640, 3, 2 }, true },     { &mx, { 7, 480, 640, 2, 2 }, true },      { &blk, { 8, 512, 512, 4, 3 }, true },
+        { &bf16, { 1, 512, 1536, 8, 8 }, true },  { &fours, { 8, 512, 1536, 4, 4 }, true },  { &blk, { 2, 7168, 2048, 9, 8 }, false },
+        { &mx, { 4, 4096, 1536, 9, 8 }, false },  { &mx, { 2, 6144, 2048, 9, 8 }, false },   { &mx, { 8, 2048, 1408, 64, 6 }, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, cases[i].weights, cases[i].size, cases[i].always);
 }
 
 /* x so large that sums of codes leave FP32 although the dequantised products do not. */
@@ -479,8 +488,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
         cmocka_unit_test(test_special_weights), cmocka_unit_test(test_special_lines), cmocka_unit_test(test_neighbours), cmocka_unit_test(test_far_scales),
-        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_two_teams), cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_large_x),
-        cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_two_teams), cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_items),
+        cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }

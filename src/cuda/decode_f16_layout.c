@@ -31,10 +31,10 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     int64_t pairs = tokens * a->top_k;
     int workers = pass == 1 ? F16_UP_WORKERS : F16_DOWN_WARPS, at = workers * a->ring * a->slot_bytes;
     a->most_jobs = (int)moii_min(pairs, a->experts);
-    const int lines = pass == 1 ? F16_UP_LINES(a->format) : moii_decode_f16_lines(a);
+    const int lines = pass == 1 ? F16_UP_LINES(a->format) : moii_decode_f16_lines(a), kept = a->items ? 1 : a->parts;
     a->at_scales = moii_decode_take(&at, a->scale_row ? workers * a->ring * F16_ROWS * 4 * F16_SCALE_WORDS(lines, a->tail) : 0, 16);
     a->at_columns = moii_decode_take(&at, pass == 1 ? a->lines * F16_KEPT_LINE(a->format, a->columns) : 0, 16);
-    a->at_sums = moii_decode_take(&at, pass == 1 ? F16_UP_SUMS(moii_decode_held(a->experts)) : pairs * a->parts * a->block_tiles * F16_ROWS * 4, 16);
+    a->at_sums = moii_decode_take(&at, pass == 1 ? F16_UP_SUMS(moii_decode_held(a->experts)) : pairs * kept * a->block_tiles * F16_ROWS * 4, 16);
     a->at_barriers = moii_decode_take(&at, 8 * workers * a->ring + (pass == 1 ? 8 * 4 * F16_TEAMS : 0), 16);
     a->at_ids = moii_decode_take(&at, 4 * pairs, 16);
     a->at_weights = moii_decode_take(&at, 4 * (pass == 1 ? moii_min(a->experts, MOII_ROUTED_IN_PASSES) : pairs), 16);
@@ -114,9 +114,10 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
 enum { TOGETHER = 226 << 10, DOWN = 112 << 10, DOWN_OF_TWO = 84 << 10, ALONE = 114 << 10 };
 
 /* Pass 2 is let in when so many bytes of each block's weights are left in pass 1: earlier, it is in its way; slow memory gives fewer in the time that its
- * start takes.  But of one token whose units of pass 2 have so few codes that it takes longer than their bytes, at once.  All of this is measured:
- * docs/notes/warp-decode.md. */
+ * start takes.  But of one token whose units of pass 2 have so few codes that it takes longer than their bytes, at once.  All of this is measured, but for
+ * items with slow memory, which go as parts there: docs/notes/warp-decode.md. */
 enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 6 << 16, LATE_BYTES_SLOW = 6 << 16, LATE_BYTES_4_SLOW = 4 << 16, LATE_BYTES_MXFP4 = 4 << 16 };
+enum { LATE_BYTES_ITEMS = 10 << 16, LATE_BYTES_ITEMS_BF16 = 14 << 16 };
 enum { SLOW_GB_S = 4000, UNIT_CODES = 17 << 8 };
 
 static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_sm90_args *down, int tokens, moii_decode_device on, int64_t down_blocks)
@@ -124,9 +125,10 @@ static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_s
     const bool slow = on.memory_gb_s && on.memory_gb_s < SLOW_GB_S, bf16 = up->format == F16_BF16, fours = up->format == F16_MXFP4;
     const int64_t codes = (int64_t)down->lines * F16_ROWS * F16_LINE / down->parts;
     const bool small = !bf16 && codes * down_blocks < (int64_t)UNIT_CODES * on.sms;
-    if (small && tokens == 1) return 0;
+    if (tokens == 1 && !bf16 && codes < UNIT_CODES) return 0;
     const int64_t four = slow ? LATE_BYTES_4_SLOW : LATE_BYTES_4, other = slow ? LATE_BYTES_SLOW : LATE_BYTES;
-    const int64_t late = fours ? LATE_BYTES_MXFP4 : small || bf16 ? LATE_BYTES : tokens == 4 ? four : other;
+    const int64_t by_parts = small || bf16 ? LATE_BYTES : tokens == 4 ? four : other, by_items = bf16 ? LATE_BYTES_ITEMS_BF16 : LATE_BYTES_ITEMS;
+    const int64_t late = fours ? LATE_BYTES_MXFP4 : down->items && !slow ? by_items : by_parts;
     const int turn = F16_TEAMS * up->lines * F16_LINE_BYTES(up->format);
     return (int)moii_max((late + turn / 2) / turn, 1);
 }
@@ -153,24 +155,45 @@ static bool leaves_idle(const moe_decode_f16_sm90_args *down, int tokens, int sm
     return down->format == F16_MXFP4 && tokens >= IDLE_FROM && 4 * blocks < 3 * sms;
 }
 
+/* Items are fewer than units and leave workers idle at the end: with BF16, whose items are longest, that costs more than a third launch from two tokens on,
+ * and where blocks of pass 2 leave multiprocessors idle, too, from four. */
+bool moii_decode_items_lose(const moe_decode_f16_sm90_args *down, int tokens, int sms, int64_t blocks)
+{
+    return down->items && ((down->format == F16_BF16 && tokens > 1) || (tokens >= IDLE_FROM && 8 * blocks < 7 * sms));
+}
+
+/* From a worker's unit to its next, or of whole items, from its item to its next. */
+static void step_down(moe_decode_f16_sm90_args *down)
+{
+    const int parts = down->items ? 1 : down->parts, units = down->block_tiles * parts;
+    down->step_job = F16_DOWN_WARPS / units;
+    down->step_number = F16_DOWN_WARPS % units / parts, down->step_rest = F16_DOWN_WARPS % parts;
+}
+
+/* Rings of both passes; true: blocks of both fit a multiprocessor together. */
+static bool fill_both(int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
+{
+    const bool of_two = moii_decode_f16_lines(&args[1]) == 2 && args[1].format != F16_BF16; /* lines of a slot: two slots of each worker are best */
+    const int most_down = of_two ? DOWN_OF_TWO : DOWN;
+    step_down(&args[1]);
+    launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, most_down);
+    launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
+    if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;
+    return launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER && launch[1].shared_bytes <= most_down;
+}
+
 bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, moii_decode_device on, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2])
 {
     const int sms = on.sms;
     moii_decode_cut(d, tokens, sms, args, launch);
     if (leaves_idle(&args[1], tokens, sms, launch[1].grid[0])) return false;
     args[1].block_tiles = (int)moii_ceil_div(args[1].tiles, launch[1].grid[0]);
-    const int units = args[1].block_tiles * args[1].parts;
-    args[1].step_job = F16_DOWN_WARPS / units;
-    args[1].step_number = F16_DOWN_WARPS % units / args[1].parts, args[1].step_rest = F16_DOWN_WARPS % args[1].parts;
-    const bool of_two = moii_decode_f16_lines(&args[1]) == 2 && args[1].format != F16_BF16; /* lines of a slot: two slots of each worker are best */
-    const int most_down = of_two ? DOWN_OF_TWO : DOWN;
-    launch[1].shared_bytes = fill(&args[1], 2, tokens, sms, most_down);
-    launch[0].shared_bytes = fill(&args[0], 1, tokens, sms, TOGETHER - launch[1].shared_bytes);
-    if (launch[0].shared_bytes < ALONE) launch[0].shared_bytes = ALONE;
+    bool fits = fill_both(tokens, sms, args, launch);
+    if (!fits) args[1].items = 1, fits = fill_both(tokens, sms, args, launch);
     args[0].late_turns = late_turns(&args[0], &args[1], tokens, on, launch[1].grid[0]);
     /* where registers do not hold all of x, no weights are sent for before it is kept: the rest would stand behind them */
     args[0].known_jobs = d->hidden <= F16_X_VALUES * F16_UP_WORKERS ? (int)d->top_k : 0;
     args[0].exponent_row = args[1].exponent_row = exponent_row(d->width);
     args[1].first_slots = first_slots(&args[1]);
-    return launch[0].shared_bytes + launch[1].shared_bytes <= TOGETHER && launch[1].shared_bytes <= most_down;
+    return fits;
 }

@@ -15,6 +15,9 @@ typedef struct moii_decode_device { int sms, memory_gb_s; } moii_decode_device; 
  * multiprocessor together, with all tiles of pass 2's; then moe_decode_many_sm90 is faster. */
 bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, moii_decode_device on, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2]);
 
+/* Pass 2 goes by items (ITEMS) of which moe_decode_many_sm90 is faster, if its pass 2 is one launch. */
+bool moii_decode_items_lose(const moe_decode_f16_sm90_args *down, int tokens, int sms, int64_t blocks);
+
 /* The part of it that does not depend on the batch: items, parts, slots, and a pass 2 of as many blocks as have equal shares of its tiles. */
 void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2]);
 

@@ -92,7 +92,8 @@ static int fill_up(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes
 
 /* Up to 8 columns a job, and with BF16, there is room for a block of pass 3 beside one of pass 2 and of the next layer's pass 1, which then starts early: a
  * block's own shared memory is enough; registers are bounded in the kernel.  With more columns registers leave no room, and pass 3 has more blocks.
- * What is likely to be read is asked for early where there is time for it.  All measured: docs/notes/warp-decode.md. */
+ * What is likely to be read is asked for early where there is time for it: there, and in pass 1 of two teams that have two slots.  All measured:
+ * docs/notes/warp-decode.md. */
 enum { BLOCK_BYTES = 1 << 10, SUM_BLOCKS = 4, LIKELY_BYTES = 192 << 10 };
 
 /* Pass 2: as many lines of its items in one launch as leave room for two slots of each worker, or where lists leave no room for that, for one. */
@@ -165,7 +166,8 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
         launch[1].shared_bytes = fill_down(&args[1], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
         args[0].shares = even_shares(args[0].tiles, sms), args[0].down_shares = down_shares(&args[1], sms, early);
-        args[0].likely = early ? LIKELY_BYTES / (MANY_UP_WORKERS(args[0].teams) * args[0].slot_bytes) : 0;
+        const bool asks = early || (args[0].teams == MANY_FEWER_TEAMS && args[0].ring > 1);
+        args[0].likely = asks ? LIKELY_BYTES / (MANY_UP_WORKERS(args[0].teams) * args[0].slot_bytes) : 0;
         if (launch[0].shared_bytes && launch[1].shared_bytes && divisible(&args[0]) && divisible(&args[1])) return true;
     }
     return false;

@@ -30,16 +30,21 @@ enum { MANY_ROWS = sizeof all_rows / sizeof *all_rows, FEWER_ROWS = 4, ROWS = MA
 static rows rows_of(const moe_decode_f16_sm90_args *a) { return (rows){ a->format, a->tail, a->whole, a->teams == MANY_FEWER_TEAMS }; }
 static const char *tail_of(rows r) { return r.tail ? " TAIL=1" : r.whole ? " WHOLE=1" : ""; }
 
-static void defines_for(int pass, rows r, int held, int lines, char defines[MOII_DEFINES])
+static void up_defines_for(rows r, int held, char defines[MOII_DEFINES])
 {
-    if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 WEIGHTS=%d HELD=%d%s", r.weights, held, tail_of(r));
-    else snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d LINES=%d%s", r.weights, lines, tail_of(r));
+    snprintf(defines, MOII_DEFINES, "PASS=1 WEIGHTS=%d HELD=%d%s", r.weights, held, tail_of(r));
 }
-/* The last, slots of three lines of BF16, there are not. */
+static void down_defines_for(rows r, int lines, bool items, char defines[MOII_DEFINES])
+{
+    snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d LINES=%d%s%s", r.weights, lines, tail_of(r), items ? " ITEMS=1" : "");
+}
+/* Pass 1; pass 2 with slots of two lines, and of three, which BF16, the last rows, has not: by parts, then by items. */
 static void variant(int i, char defines[MOII_DEFINES])
 {
-    int side = i / ROWS;
-    defines_for(side < HELD ? 1 : 2, all_rows[i % ROWS], 4 << side % HELD, 2 + side % HELD, defines);
+    const int down = i - HELD * ROWS, of_three = down - 2 * ROWS, some = ROWS - ROWS_OF_BF16;
+    if (down < 0) up_defines_for(all_rows[i % ROWS], 4 << i / ROWS, defines);
+    else if (of_three < 0) down_defines_for(all_rows[down % ROWS], 2, down / ROWS, defines);
+    else down_defines_for(all_rows[of_three % some], 3, of_three / some, defines);
 }
 
 static void many_defines_for(int pass, rows r, int held, int groups, char defines[MOII_DEFINES])
@@ -70,7 +75,7 @@ static void many_variant(int i, char defines[MOII_DEFINES])
     many_defines_for(3, all_rows[0], 0, 0, defines);
 }
 
-static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = (HELD + 2) * ROWS - ROWS_OF_BF16,
+static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = (HELD + 4) * ROWS - 2 * ROWS_OF_BF16,
                                     .variant = variant };
 static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 152, .variants = MANY_VARIANTS,
                                          .variant = many_variant };
@@ -87,11 +92,15 @@ typedef struct launches {
 static bool lay_out(const moi_moe_decode_desc *d, const moii_gpu *gpu, int tokens, launches *l, int *groups)
 {
     const moii_decode_device on = { gpu->sms, gpu->memory_gb_s };
-    l->tokens = tokens, l->passes = 2, l->downs = 1;
-    if (tokens <= F16_MOST_TOKENS && moii_decode_f16_layout(d, tokens, on, l->args, l->launch)) return true;
-    if (!moii_decode_many_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch, groups)) return false;
-    l->passes = 3, l->downs = moii_decode_many_launches(d, &l->args[1]);
-    return true;
+    l->tokens = tokens;
+    const bool two = tokens <= F16_MOST_TOKENS && moii_decode_f16_layout(d, tokens, on, l->args, l->launch);
+    const bool other = !two || moii_decode_items_lose(&l->args[1], tokens, gpu->sms, l->launch[1].grid[0]);
+    if (other && moii_decode_many_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch, groups)) {
+        l->passes = 3, l->downs = moii_decode_many_launches(d, &l->args[1]);
+        if (!two || l->downs == 1) return true;
+    }
+    l->passes = 2, l->downs = 1;
+    return two && (!other || moii_decode_f16_layout(d, tokens, on, l->args, l->launch));
 }
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
@@ -167,7 +176,8 @@ static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu
         char defines[MOII_DEFINES];
         const rows r = rows_of(&l->args[pass > 0]);
         if (many) many_defines_for(pass + 1, r, moii_decode_many_held(d->experts, d->top_k), groups, defines);
-        else defines_for(pass + 1, r, moii_decode_held(d->experts), moii_decode_f16_lines(&l->args[1]), defines);
+        else if (pass) down_defines_for(r, moii_decode_f16_lines(&l->args[1]), l->args[1].items, defines);
+        else up_defines_for(r, moii_decode_held(d->experts), defines);
         l->kernel[pass] = needs(s, many ? &many_kernel : &kernel, defines, l->launch[pass].shared_bytes);
     }
     s->sizes++;

@@ -3,7 +3,8 @@
  *
  * A block has some tiles of 16 outputs, and goes through them together, job by job as pass 1 does.  A unit is a slot: some lines of a job's 16 rows.  Units go
  * round the workers, each of which sends for its own, and leaves each token's sums in shared memory: [tile][part][pair][row].  When all are done,
- * a thread for each token and row adds its slots' sums, the first slot's first. */
+ * a thread for each token and row adds its slots' sums, the first slot's first.  ITEMS: where the parts' sums have no room, items go round the workers, and
+ * the worker itself adds up an item's parts, in the same order: [tile][pair][row]. */
 #ifndef MOII_DECODE_F16_DOWN_CUH
 #define MOII_DECODE_F16_DOWN_CUH
 
@@ -31,6 +32,8 @@ MOII_FN void settle(unit &u, const moe_decode_f16_sm90_args &a)
 }
 MOII_FN unit next_unit(unit u, const moe_decode_f16_sm90_args &a)
 {
+    if (ITEMS && ++u.part < a.parts) return u;
+    if (ITEMS) u.part = 0;
     move_on(u, a.step_job, a.step_number, a.step_rest, a);
     settle(u, a);
     return u;
@@ -39,7 +42,7 @@ MOII_FN unit first_unit(const worker &w, const moe_decode_f16_sm90_args &a)
 {
     unit u = { 0, 0, 0 };
 #pragma unroll 1
-    for (int i = 0; i < w.warp; i++) move_on(u, 0, 0, 1, a);
+    for (int i = 0; i < w.warp; i++) move_on(u, 0, ITEMS, !ITEMS, a);
     settle(u, a);
     return u;
 }
@@ -123,12 +126,18 @@ MOII_FN void wait_for_u(line_u held[SLOT_LINES], const unit_place &p, const moe_
     }
 }
 
+/* How many of an item's sums are kept. */
+MOII_FN int parts_kept(const moe_decode_f16_sm90_args &a) { return ITEMS ? 1 : a.parts; }
+
+/* A lane's, of one row: its own alone. */
+MOII_FN void put_sum(unsigned int at, float sum, const unit &u) { shared_write(at, ITEMS && u.part ? shared_read(at) + sum : sum); }
 MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const tile_sum &sum, const unit &u)
 {
     const int even = pair_of(w, a, u.job, w.lane % 4 * 2), odd = pair_of(w, a, u.job, w.lane % 4 * 2 + 1);
-    const unsigned int to = w.shared + a.at_sums + (u.number * a.parts + u.part) * (a.tokens * a.top_k * F16_ROWS * 4) + row_at(w.lane / 4) * 4;
-    if (even >= 0) shared_write(to + even * (F16_ROWS * 4), sum.v[0]), shared_write(to + even * (F16_ROWS * 4) + 32, sum.v[2]);
-    if (odd >= 0) shared_write(to + odd * (F16_ROWS * 4), sum.v[1]), shared_write(to + odd * (F16_ROWS * 4) + 32, sum.v[3]);
+    const int place = u.number * parts_kept(a) + (ITEMS ? 0 : u.part);
+    const unsigned int to = w.shared + a.at_sums + place * (a.tokens * a.top_k * F16_ROWS * 4) + row_at(w.lane / 4) * 4;
+    if (even >= 0) put_sum(to + even * (F16_ROWS * 4), sum.v[0], u), put_sum(to + even * (F16_ROWS * 4) + 32, sum.v[2], u);
+    if (odd >= 0) put_sum(to + odd * (F16_ROWS * 4), sum.v[1], u), put_sum(to + odd * (F16_ROWS * 4) + 32, sum.v[3], u);
 }
 
 enum { SLOTS_AT_ONCE = 8 };
@@ -143,7 +152,7 @@ MOII_FN float far_output(unsigned int at, int token, int row, const moe_decode_f
         if (id < 0) continue;
         float sum = shared_read(at);
 #pragma unroll 1
-        for (int part = 1; part < a.parts; part++) sum += shared_read(at + part * (l.pairs * F16_ROWS * 4));
+        for (int part = 1; part < parts_kept(a); part++) sum += shared_read(at + part * (l.pairs * F16_ROWS * 4));
         const int job = a.tokens == 1 && a.logits ? pair : l.job[l.first[id]];
         y = __fmaf_rn(l.weights[pair], mended(sum, id, row, job, token, a), y);
     }
@@ -159,7 +168,7 @@ MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, con
         int number = 0, token = i / F16_ROWS;
         for (; token >= a.tokens; token -= a.tokens) number++;
         const int tile = (int)blockIdx.x + number * (int)gridDim.x;
-        const unsigned int first = w.shared + a.at_sums + ((number * a.parts * l.pairs + token * a.top_k) * F16_ROWS + row) * 4;
+        const unsigned int first = w.shared + a.at_sums + ((number * parts_kept(a) * l.pairs + token * a.top_k) * F16_ROWS + row) * 4;
         float y = 0;
 #pragma unroll 1
         for (int slot = 0; slot < a.top_k; slot += SLOTS_AT_ONCE) {
@@ -167,7 +176,7 @@ MOII_FN void put_outputs(const worker &w, const moe_decode_f16_sm90_args &a, con
             unsigned int at = first + slot * (F16_ROWS * 4);
             float sum[SLOTS_AT_ONCE];
 #pragma unroll 1
-            for (int part = 0; part < a.parts; part++, at += l.pairs * F16_ROWS * 4)
+            for (int part = 0; part < parts_kept(a); part++, at += l.pairs * F16_ROWS * 4)
 #pragma unroll
                 for (int j = 0; j < SLOTS_AT_ONCE; j++) {
                     const float v = slot + j < a.top_k ? shared_read(at + j * (F16_ROWS * 4)) : 0;

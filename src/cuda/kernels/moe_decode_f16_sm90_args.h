@@ -85,6 +85,7 @@ typedef struct moe_decode_f16_sm90_args {
     int step_job, step_rest;    /* up to 8 tokens: from a team's item to its next: jobs, and tiles of a job; pass 2: from a worker's unit: jobs, and parts */
     int block_tiles;            /* pass 2, up to 8 tokens: tiles of a block */
     int step_number;            /* pass 2, up to 8 tokens: tiles of a block from a worker's unit to its next */
+    int items;                  /* pass 2, up to 8 tokens, for the launcher: a kernel's ITEMS; steps are from a worker's item to its next */
     int scale_row;              /* bytes of scales of a row, or of 128 rows: as many */
     unsigned int inverse_top_k; /* i / top_k is i * this >> 16 */
     int most_jobs;
