@@ -221,20 +221,22 @@ static void check_alone(const char *row, const problem *p)
 }
 
 /* Every third row has scales with which sums of codes leave FP32, though x or u, which are as small, bring them back; every fourth token is NaN.  Where
- * down goes in several launches, it is the first one's sums that leave FP32, and the last one adds as much to them: its u are larger, its scales smaller. */
+ * down goes in several launches, it is the first one's sums that leave FP32, and the last one adds as much to them: its u are larger, its scales smaller.
+ * 7 tokens of 512 x 640 go by items on an emulated device, case ITEMS among them. */
 static void test_far_scales(void **state)
 {
     (void)state;
     const moi_format formats[] = { MOI_FORMAT_MXFP8, MOI_FORMAT_MXFP4, { .recipe = MOI_RECIPE_MX32, .elem = MOI_E5M2 } };
     static const int least[] = { 242, 248, 234 }; /* and two more: the largest weights are 2^126 */
-    static const int64_t tokens[] = { 1, 7, 11, 70, 11 }, sides[][2] = { { 256, 128 }, { 160, 416 }, { 32, 10240 } };
-    enum { NARROW = 3 * 2 * 2 * 4, WIDE = 3, LAST = 16, MORE = 40 }; /* of wide cases: blocks of the last launch; by what gate and up are larger there */
+    static const int64_t tokens[] = { 1, 7, 11, 70, 11 }, sides[][2] = { { 256, 128 }, { 160, 416 }, { 512, 640 }, { 32, 10240 } };
+    enum { NARROW = 3 * 2 * 3 * 4, WIDE = 3, ITEMS = 33 };
+    enum { LAST = 16, MORE = 40 }; /* of wide cases: blocks of the last launch; by what gate and up are larger there */
     for (int i = 0; i < NARROW + WIDE; i++) {
-        if (!moit_picked(i % 7 == 1 ? 97 : (uint64_t)i + 1)) continue; /* some are in the selection that runs without a GPU */
+        if (!moit_picked(i % 7 == 4 || i == ITEMS ? 97 : (uint64_t)i + 1)) continue; /* some are in the selection that runs without a GPU */
         const bool wide = i >= NARROW;
-        const int elem = i % 3, which = wide ? 1 : i / 3 % 2, side = wide ? 2 : i / 6 % 2;
+        const int elem = i % 3, which = wide ? 1 : i / 3 % 2, side = wide ? 3 : i / 6 % 3;
         const int64_t h = sides[side][0], f = sides[side][1], rows = 2 * (which ? h : 2 * f);
-        problem p = problem_make(formats[elem], (shape){ tokens[i / 12], h, f, 2, 2 }, MOI_BF16, MOI_F32);
+        problem p = problem_make(formats[elem], (shape){ tokens[i / 18], h, f, 2, 2 }, MOI_BF16, MOI_F32);
         for (int64_t l = 0; l < p.a.tokens * h; l++) {
             const float x = (float)moi_decode(MOI_BF16, p.x, l) * (which ? 0x1p-60f : 0x1p-100f);
             moi_encode(MOI_BF16, p.x, l, l / h % 4 == 3 ? NAN : x);
@@ -315,7 +317,7 @@ static void test_missing_tiles(void **state)
 }
 
 /* Up to 8 tokens whose sums of pass 2 have room by whole items alone (test_decode_layout.c: test_items), slots of three lines and of two, and blocks that lack
- * a tile: the first ones with the four multiprocessors of an emulated device, the last four with an H200's. */
+ * a tile: the first ones with the four multiprocessors of an emulated device, the last eight with an H200's. */
 static void test_items(void **state)
 {
     (void)state;
@@ -324,6 +326,8 @@ static void test_items(void **state)
         { &mx, { 8, 512, 640, 3, 2 }, true },     { &mx, { 7, 480, 640, 2, 2 }, true },      { &blk, { 8, 512, 512, 4, 3 }, true },
         { &bf16, { 1, 512, 1536, 8, 8 }, true },  { &fours, { 8, 512, 1536, 4, 4 }, true },  { &blk, { 2, 7168, 2048, 9, 8 }, false },
         { &mx, { 4, 4096, 1536, 9, 8 }, false },  { &mx, { 2, 6144, 2048, 9, 8 }, false },   { &mx, { 8, 2048, 1408, 64, 6 }, false },
+        { &mx, { 2, 6368, 768, 4, 16 }, false },  { &mx, { 4, 6144, 512, 4, 16 }, false },   { &fours, { 4, 6144, 1536, 4, 16 }, false },
+        { &bf16, { 1, 8192, 1536, 4, 16 }, false },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, cases[i].weights, cases[i].size, cases[i].always);
 }

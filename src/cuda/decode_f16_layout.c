@@ -114,8 +114,8 @@ void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_deco
 enum { TOGETHER = 226 << 10, DOWN = 112 << 10, DOWN_OF_TWO = 84 << 10, ALONE = 114 << 10 };
 
 /* Pass 2 is let in when so many bytes of each block's weights are left in pass 1: earlier, it is in its way; slow memory gives fewer in the time that its
- * start takes.  But of one token whose units of pass 2 have so few codes that it takes longer than their bytes, at once.  All of this is measured, but for
- * items with slow memory, which go as parts there: docs/notes/warp-decode.md. */
+ * start takes.  But of one token whose units of pass 2 have so few codes that it takes longer than their bytes, at once.  Measured, but for items with slow
+ * memory or MXFP4, which go as parts there: docs/notes/warp-decode.md. */
 enum { LATE_BYTES = 8 << 16, LATE_BYTES_4 = 6 << 16, LATE_BYTES_SLOW = 6 << 16, LATE_BYTES_4_SLOW = 4 << 16, LATE_BYTES_MXFP4 = 4 << 16 };
 enum { LATE_BYTES_ITEMS = 10 << 16, LATE_BYTES_ITEMS_BF16 = 14 << 16 };
 enum { SLOW_GB_S = 4000, UNIT_CODES = 17 << 8 };
@@ -137,13 +137,14 @@ static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_s
  * wait for each other: one token took 17 or 20 us, by where the workspace was. */
 static int exponent_row(int64_t width) { return (int)moii_round_up(width / 4, 256); }
 
-/* Slots of a worker of pass 2 whose weights it sends for before it has its first u, which comes behind them: one, where it has few units in all. */
+/* Slots of a worker of pass 2 whose weights it sends for before it has its first u, which comes behind them: one, where it has few units. */
 enum { FEW_UNITS = 4, FEW_UNITS_BF16 = 6 };
 
 static int first_slots(const moe_decode_f16_sm90_args *down)
 {
-    const int few = (down->format == F16_BF16 ? FEW_UNITS_BF16 : FEW_UNITS) * F16_DOWN_WARPS;
-    return down->most_jobs * down->block_tiles * down->parts <= few ? 1 : down->ring;
+    const int few = down->format == F16_BF16 ? FEW_UNITS_BF16 : FEW_UNITS, items = down->most_jobs * down->block_tiles;
+    const int64_t units = down->items ? moii_ceil_div(items, F16_DOWN_WARPS) * down->parts : moii_ceil_div(items * down->parts, F16_DOWN_WARPS);
+    return units <= few ? 1 : down->ring;
 }
 
 /* Multiplying codes of E2M1 takes longer than reading them: where less than three quarters of the multiprocessors have tiles of pass 2, four and more tokens
