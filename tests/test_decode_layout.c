@@ -298,6 +298,7 @@ static void test_rooms(void **state)
             assert_int_equal(args[0].buffers, i == 0 && tokens <= 64 ? 2 : 1);
             assert_int_equal(args[1].buffers, i == 0 || tokens <= 64 ? 2 : 1);
             assert_true(args[0].ring >= 2 && args[1].ring >= 2);
+            assert_int_equal(args[0].likely, tokens <= 64 ? 4 : i == 1 ? 6 : 0); /* 192 KB for 12 workers, or for 8; three teams with 16 columns none */
         }
 }
 

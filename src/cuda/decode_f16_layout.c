@@ -124,7 +124,7 @@ static int late_turns(const moe_decode_f16_sm90_args *up, const moe_decode_f16_s
 {
     const bool slow = on.memory_gb_s && on.memory_gb_s < SLOW_GB_S, bf16 = up->format == F16_BF16, fours = up->format == F16_MXFP4;
     const int64_t codes = (int64_t)down->lines * F16_ROWS * F16_LINE / down->parts;
-    const bool small = !bf16 && codes * down_blocks < (int64_t)UNIT_CODES * on.sms;
+    const bool small = !bf16 && codes * down_blocks < (int64_t)UNIT_CODES * on.sms; /* a share of every multiprocessor's */
     if (tokens == 1 && !bf16 && codes < UNIT_CODES) return 0;
     const int64_t four = slow ? LATE_BYTES_4_SLOW : LATE_BYTES_4, other = slow ? LATE_BYTES_SLOW : LATE_BYTES;
     const int64_t by_parts = small || bf16 ? LATE_BYTES : tokens == 4 ? four : other, by_items = bf16 ? LATE_BYTES_ITEMS_BF16 : LATE_BYTES_ITEMS;

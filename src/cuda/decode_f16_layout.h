@@ -12,7 +12,7 @@ enum { MOII_DECODE_F16_EXPERTS = 2048, MOII_DECODE_F16_HIDDEN = 8192, MOII_DECOD
 typedef struct moii_decode_device { int sms, memory_gb_s; } moii_decode_device; /* as of moii_gpu */
 
 /* Both passes' arguments, but for the operands, and launches for up to `tokens` (1, 2, 4 or 8) tokens of a layer.  False: blocks of both passes do not fit a
- * multiprocessor together, with all tiles of pass 2's; then moe_decode_many_sm90 is faster. */
+ * multiprocessor together, with all tiles of pass 2's and their sums, by parts or at least by items (args[1].items); then moe_decode_many_sm90 is faster. */
 bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, moii_decode_device on, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2]);
 
 /* Pass 2 goes by items (ITEMS) of which moe_decode_many_sm90 is faster, if its pass 2 is one launch. */

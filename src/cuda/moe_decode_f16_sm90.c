@@ -92,15 +92,14 @@ typedef struct launches {
 static bool lay_out(const moi_moe_decode_desc *d, const moii_gpu *gpu, int tokens, launches *l, int *groups)
 {
     const moii_decode_device on = { gpu->sms, gpu->memory_gb_s };
-    l->tokens = tokens;
+    launches three = { .tokens = tokens, .passes = 3 };
+    l->tokens = tokens, l->passes = 2, l->downs = 1;
     const bool two = tokens <= F16_MOST_TOKENS && moii_decode_f16_layout(d, tokens, on, l->args, l->launch);
-    const bool other = !two || moii_decode_items_lose(&l->args[1], tokens, gpu->sms, l->launch[1].grid[0]);
-    if (other && moii_decode_many_layout(d, tokens, gpu->sms, gpu->shared_bytes, l->args, l->launch, groups)) {
-        l->passes = 3, l->downs = moii_decode_many_launches(d, &l->args[1]);
-        if (!two || l->downs == 1) return true;
-    }
-    l->passes = 2, l->downs = 1;
-    return two && (!other || moii_decode_f16_layout(d, tokens, on, l->args, l->launch));
+    if (two && !moii_decode_items_lose(&l->args[1], tokens, gpu->sms, l->launch[1].grid[0])) return true;
+    if (!moii_decode_many_layout(d, tokens, gpu->sms, gpu->shared_bytes, three.args, three.launch, groups)) return two;
+    three.downs = moii_decode_many_launches(d, &three.args[1]);
+    if (!two || three.downs == 1) *l = three;
+    return true;
 }
 
 static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
