@@ -301,6 +301,18 @@ static void test_two_teams(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, cases[i].weights, cases[i].size, cases[i].always);
 }
 
+/* Sums of so many bytes that they are discarded when they are read (an emulated device writes NaN there): of rows that are no whole pieces, with more slots
+ * than are added up at once; the others are for a device alone. */
+static void test_discarded_sums(void **state)
+{
+    (void)state;
+    const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16;
+    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
+        { &mx, { 128, 800, 32, 16, 16 }, true }, { &blk, { 128, 2048, 256, 16, 8 }, false }, { &bf16, { 96, 4096, 64, 8, 8 }, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, cases[i].weights, cases[i].size, cases[i].always);
+}
+
 /* Blocks of pass 2 of up to 8 tokens that lack a tile which would always be the same workers': the first ones with the four multiprocessors of an emulated
  * device, the last with an H200's. */
 static void test_missing_tiles(void **state)
@@ -493,7 +505,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
         cmocka_unit_test(test_special_weights), cmocka_unit_test(test_special_lines), cmocka_unit_test(test_neighbours), cmocka_unit_test(test_far_scales),
-        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_two_teams), cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_items),
+        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_two_teams), cmocka_unit_test(test_discarded_sums), cmocka_unit_test(test_missing_tiles),
+        cmocka_unit_test(test_items),
         cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace),
         cmocka_unit_test(test_refusals),
     };

@@ -91,10 +91,10 @@ static int fill_up(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes
 }
 
 /* Up to 8 columns a job, and with BF16, there is room for a block of pass 3 beside one of pass 2 and of the next layer's pass 1, which then starts early: a
- * block's own shared memory is enough; registers are bounded in the kernel.  With more columns registers leave no room, and pass 3 has more blocks.
+ * block's own shared memory is enough; registers are bounded in the kernel.  With more columns pass 2 leaves no room for one, and pass 3 has two.
  * What is likely to be read is asked for early where there is time for it: there, and in pass 1 of two teams that have two slots.  All measured:
  * docs/notes/warp-decode.md. */
-enum { BLOCK_BYTES = 1 << 10, SUM_BLOCKS = 4, LIKELY_BYTES = 192 << 10 };
+enum { BLOCK_BYTES = 1 << 10, SUM_BLOCKS = 2, LIKELY_BYTES = 192 << 10 };
 
 /* Pass 2: as many lines of its items in one launch as leave room for two slots of each worker, or where lists leave no room for that, for one. */
 static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes)

@@ -271,6 +271,9 @@ static moi_status run_further(const moi_plan *plan, const launches *l, const moi
     return MOI_OK;
 }
 
+/* Sums of so many bytes are discarded when they are read: fewer stay in L2 until they are overwritten (docs/notes/warp-decode.md). */
+enum { DISCARDED_BYTES = 6 << 20 };
+
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
@@ -301,6 +304,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         up.pairs_left = down.pairs_left = (short *)(void *)((char *)workspace + s->at_pairs);
         down.out = (char *)in->y + t * moi_row_bytes(d->out, d->hidden);
         down.sums = (float *)(void *)((char *)workspace + s->at_sums);
+        down.discards = 4 * (int64_t)down.tokens * d->top_k * d->hidden >= DISCARDED_BYTES;
         for (int pass = 0; pass < l->passes; pass++) {
             MOII_TRY(moii_gpu_run(plan, &s->kernel[l->kernel[pass]], &l->launch[pass], pass ? &down : &up, stream));
             if (pass == 1) MOII_TRY(run_further(plan, l, in, &down, stream));

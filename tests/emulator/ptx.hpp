@@ -100,14 +100,18 @@ PTX ld_acquire_gpu_global_s32(u32 &d, u64 a) { once_more(), d = at_global<u32>(a
 /* Several lanes may write at once: one of them does. */
 EMU_UNTOLD void st_relaxed_cta_shared_u32(u32 a, u32 v) { u32 *p = at_shared<u32>(a); EMU_CHANGES(p), *p = v; }
 PTX st_relaxed_gpu_global_v4_u32(u64 a, u32 x, u32 y, u32 z, u32 w) { u32 *p = global_run<u32>(a, 4); p[0] = x, p[1] = y, p[2] = z, p[3] = w; }
+PTX st_relaxed_gpu_global_L2__cache_hint_v4_u32(u64 a, u32 x, u32 y, u32 z, u32 w, u64) { st_relaxed_gpu_global_v4_u32(a, x, y, z, w); }
 PTX st_relaxed_gpu_global_u32(u64 a, u32 v) { at_global<u32>(a) = v; }
 PTX st_relaxed_gpu_global_u8(u64 a, u32 v) { at_global<uint8_t>(a) = (uint8_t)v; }
 PTX st_global_f32(u64 a, float x) { at_global<float>(a) = x; }
+PTX st_global_L2__cache_hint_f32(u64 a, float x, u64) { st_global_f32(a, x); }
 PTX st_global_v2_u32(u64 a, u32 x, u32 y) { u32 *p = global_run<u32>(a, 2); p[0] = x, p[1] = y; }
 PTX st_global_L2__cache_hint_v2_u32(u64 a, u32 x, u32 y, u64) { u32 *p = global_run<u32>(a, 2); p[0] = x, p[1] = y; }
 PTX st_global_L2__cache_hint_v2_u64(u64 a, u64 x, u64 y, u64) { u64 *p = global_run<u64>(a, 2); p[0] = x, p[1] = y; }
 PTX red_release_gpu_global_add_s32(u64 a, u32 v) { at_global<u32>(a) += v; }
 PTX red_global_add_v2_f32(u64 a, float x, float y) { float *p = global_run<float>(a, 2); p[0] += x, p[1] += y; }
+/* What was there is lost: it is NaN. */
+PTX discard_global_L2(u64 a, int bytes) { memset(global_run<char>(a, bytes), 0xFF, bytes); }
 PTX prefetch_tensormap(u64) {}
 PTX prefetch_global_L2(u64) {}
 PTX cp_async_bulk_prefetch_tensor_3d_L2_global_tile(u64, int, int, int) {}

@@ -22,6 +22,12 @@ MOII_FN void write_u(unsigned short *to, uint4 v)
 {
     asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
+/* By a policy of L2. */
+MOII_FN void write_u_kept(unsigned short *to, uint4 v, unsigned long long policy)
+{
+    asm volatile("st.relaxed.gpu.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;"
+                 :: "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "l"(policy) : "memory");
+}
 MOII_FN void write_exponent(unsigned char *to, unsigned int v) { asm volatile("st.relaxed.gpu.global.u8 [%0], %1;" :: "l"(to), "r"(v) : "memory"); }
 MOII_FN uint4 read_u(const unsigned short *from)
 {
@@ -50,7 +56,7 @@ MOII_FN void blank_u(const moe_decode_f16_sm90_args &a, int lane)
 #pragma unroll 1
         for (int column = 0; column < a.columns; column++) {
             const int job = item / a.tiles, tile = item - job * a.tiles;
-            write_u(u_of(a, job, column, tile), make_uint4(BLANK_WORD, BLANK_WORD, BLANK_WORD, BLANK_WORD));
+            write_u_kept(u_of(a, job, column, tile), make_uint4(BLANK_WORD, BLANK_WORD, BLANK_WORD, BLANK_WORD), a.kept);
             write_exponent(exponent_of(a, job, column, tile), BLANK_EXPONENT);
         }
 }

@@ -52,7 +52,7 @@ MOII_FN void put_sums(const worker &w, const moe_decode_f16_sm90_args &a, const 
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         float *to = sums_of(w, a, k, group, i);
-        store_if(to, to, sum.v[i]), store_if(to, to + 8, sum.v[i + 2]); /* no branch: lanes stay together */
+        store_if(to, to, sum.v[i], a.kept), store_if(to, to + 8, sum.v[i + 2], a.kept); /* no branch: lanes stay together */
     }
 }
 /* What an item begins with. */

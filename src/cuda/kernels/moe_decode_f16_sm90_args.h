@@ -38,7 +38,7 @@ enum { F16_X_VALUES = 256 }; /* of x, that a worker of pass 1 has in registers a
 enum { MANY_TEAMS = 3, MANY_FEWER_TEAMS = 2 };
 #define MANY_UP_WORKERS(teams) ((teams) * F16_TEAM)
 #define MANY_UP_WARPS(teams) (MANY_UP_WORKERS(teams) + (teams) + 1)
-enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 4, MANY_TOKENS = 128 };
+enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 8, MANY_TOKENS = 128 };
 enum { MANY_GROUPS_FROM = 64, MANY_GROUPS_FROM_BF16 = 32 }; /* jobs of 16 with more tokens */
 /* What a block of pass 2 finds: either half's share and what lies between them, then so many jobs' words of either half. */
 enum { MANY_SHARE_JOBS = 3, MANY_SHARE_FIRST = 10, MANY_SHARE_WORDS = 16 };
@@ -61,6 +61,7 @@ typedef struct many_shares {
 typedef struct moe_decode_f16_sm90_args {
     product_map map;            /* of the weights */
     unsigned long long policy;  /* by which they stay in L2 */
+    unsigned long long kept;    /* and what a pass leaves there for the next one: sums and u; up to 8 tokens blank u alone */
     const unsigned char *scale, *codes; /* all experts' as they lie; codes only for sums that are worked out anew (decode_f16_far.cuh) */
     const unsigned short *x;    /* BF16 [tokens, hidden] */
     unsigned short *u;          /* FP16 [job, columns, width], times a power of two for each 8 values: 2^(exponent - 141); beside BF16 weights BF16 */
@@ -97,6 +98,7 @@ typedef struct moe_decode_f16_sm90_args {
     int *shares_left;           /* of each block of pass 2 what it does of either half (decode_many_lists.cuh), and their first jobs' words */
     short *pairs_left;          /* [job, columns]: pairs, -1 behind them */
     float *sums;                /* [pair, hidden]: by pass 2 for pass 3 */
+    int discards;               /* pass 3: sums that are read leave L2 and need not be written to memory */
     int before;                 /* pass 2: lines before these, whose sums are there: a launch behind the first (decode_many_down.cuh) */
     int buffers;                /* jobs whose columns have room */
     int likely;                 /* pass 1: slots of each worker that are asked for before jobs are known */

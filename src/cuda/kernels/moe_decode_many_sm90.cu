@@ -28,7 +28,6 @@
 
 #if PASS == 3
 #include "decode_many_sum.cuh"
-enum { THREADS = 32 * MANY_SUM_WARPS };
 #else
 #include "decode_many_lists.cuh"
 #include "decode_f16_multiply.cuh"
@@ -40,15 +39,19 @@ enum { THREADS = 32 * MANY_SUM_WARPS };
 #endif
 #endif
 
-/* At most 96 registers of a thread, so that one block of pass 3 fits beside one of pass 2 or, up to 8 columns a job and with BF16, of the next layer's pass 1:
- * a quarter of a multiprocessor has 512 for the lanes of one warp of pass 3 and of four of pass 1, or with two teams of three, which may have 128. */
-#if PASS == 3 || (PASS == 1 && (GROUPS == 1 || WEIGHTS == F16_BF16))
-enum { BOUND = PASS == 1 && FEWER ? 448 : 640 };
+/* A quarter of a multiprocessor has 512 registers for the lanes of its warps: 48 for either of two warps of pass 3 beside 104 for each of four of pass 2, or of
+ * the next layer's pass 1, which may be there then; with two teams these are three.  With 16 columns a job pass 1 is bounded so where none
+ * spills by it, and pass 2 with BF16 alone. */
+enum { BESIDE_PASS_3 = PASS == 1 && FEWER ? 128 : 104, ALONE = 128, ALONE_FEWER = 160 };
+#if PASS == 3
+enum { REGISTERS = 48 };
+#elif GROUPS == 1 || WEIGHTS == F16_BF16 || (PASS == 1 && WEIGHTS == F16_SQUARES && WHOLE)
+enum { REGISTERS = BESIDE_PASS_3 };
 #else
-enum { BOUND = THREADS };
+enum { REGISTERS = PASS == 1 && FEWER ? ALONE_FEWER : ALONE };
 #endif
 
-extern "C" __global__ void __launch_bounds__(BOUND, 1) moe_decode_many_sm90(const __grid_constant__ moe_decode_f16_sm90_args a)
+extern "C" __global__ void __maxnreg__(REGISTERS) moe_decode_many_sm90(const __grid_constant__ moe_decode_f16_sm90_args a)
 {
 #if PASS == 3
     if (threadIdx.x == 0) grid_release();

@@ -225,11 +225,16 @@ MOII_FN void word_load(unsigned int to, const void *from)
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"((unsigned long long)__cvta_generic_to_global(from)) : "memory");
 }
 
-/* Without a branch, which lanes would take apart. */
-MOII_FN void store_if(bool wanted, float *to, float v)
+/* Without a branch, which lanes would take apart; by a policy of L2. */
+MOII_FN void store_if(bool wanted, float *to, float v, unsigned long long policy)
 {
-    asm volatile("{\n .reg .pred there;\n setp.ne.b32 there, %2, 0;\n @there st.global.f32 [%0], %1;\n}"
-                 :: "l"((unsigned long long)__cvta_generic_to_global(to)), "f"(v), "r"((int)wanted) : "memory");
+    asm volatile("{\n .reg .pred there;\n setp.ne.b32 there, %2, 0;\n @there st.global.L2::cache_hint.f32 [%0], %1, %3;\n}"
+                 :: "l"((unsigned long long)__cvta_generic_to_global(to)), "f"(v), "r"((int)wanted), "l"(policy) : "memory");
+}
+/* A line of 128 bytes that nobody reads again: L2 drops it where it would have to write it to memory.  What it held is lost. */
+MOII_FN void line_discard(void *at)
+{
+    asm volatile("discard.global.L2 [%0], 128;" :: "l"((unsigned long long)__cvta_generic_to_global(at)) : "memory");
 }
 /* From L2; 0 where it is not wanted. */
 MOII_FN float load_if(bool wanted, const float *from)
