@@ -61,10 +61,6 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int sms, 
 /* Weights leave L2 first, so that all else stays there; but in pass 1 of eight tokens that is slower: measured (docs/notes/warp-decode.md). */
 static unsigned long long policy_of(int pass, int tokens) { return pass == 1 && tokens == F16_MOST_TOKENS ? EVICT_NORMAL : EVICT_FIRST; }
 
-/* What passes leave for each other stays in L2, so that it is not written to memory before it is read, or overwritten; but of few tokens, which leave
- * little, as all else.  Measured there. */
-static unsigned long long kept_of(int tokens) { return tokens == F16_MOST_TOKENS ? EVICT_LAST : EVICT_NORMAL; }
-
 /* Lines of a slot in pass 1, of which each of a team's warps has every fourth: as many as there is room for, unless fewer leave the one with most lines much
  * less to do.  A slot costs two thirds of a line besides its lines (docs/notes/warp-decode.md). */
 enum { LINE_COST = 3, SLOT_COST = 2 };
@@ -90,7 +86,7 @@ static void cut_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass
     *a = (moe_decode_f16_sm90_args){ .top_k = (int)d->top_k, .experts = (int)d->experts, .width = (int)d->width, .hidden = (int)d->hidden,
                                      .format = weights, .scale_row = weights == F16_BF16 ? 0 : (int)k / 32,
                                      .lines = (int)moii_ceil_div(k, F16_LINE_VALUES(weights)), .columns = tokens, .renormalize = d->renormalize,
-                                     .policy = policy_of(pass, tokens), .kept = kept_of(tokens), .out_f32 = d->out == MOI_F32 };
+                                     .policy = policy_of(pass, tokens), .kept = EVICT_LAST, .out_f32 = d->out == MOI_F32 };
     a->exponent_row = (int)moii_round_up(d->width, F16_LINE_VALUES(weights)) / 8;
     a->tail = k % F16_LINE_VALUES(weights) != 0;
     a->last_blocks = moii_decode_last_blocks(k, weights);

@@ -51,12 +51,15 @@ MOII_FN bool any_blank(unsigned int exponents) { return ((~exponents - 0x0101010
 MOII_FN void blank_u(const moe_decode_f16_sm90_args &a, int lane)
 {
     const int all = a.most_jobs * a.tiles;
+    const bool much = a.columns == F16_MOST_TOKENS;
 #pragma unroll 1
     for (int item = (int)blockIdx.x + lane * (int)gridDim.x; item < all; item += 32 * (int)gridDim.x)
 #pragma unroll 1
         for (int column = 0; column < a.columns; column++) {
             const int job = item / a.tiles, tile = item - job * a.tiles;
-            write_u_kept(u_of(a, job, column, tile), make_uint4(BLANK_WORD, BLANK_WORD, BLANK_WORD, BLANK_WORD), a.kept);
+            const uint4 blank = make_uint4(BLANK_WORD, BLANK_WORD, BLANK_WORD, BLANK_WORD);
+            if (much) write_u_kept(u_of(a, job, column, tile), blank, a.kept);
+            else write_u(u_of(a, job, column, tile), blank);
             write_exponent(exponent_of(a, job, column, tile), BLANK_EXPONENT);
         }
 }

@@ -61,7 +61,7 @@ typedef struct many_shares {
 typedef struct moe_decode_f16_sm90_args {
     product_map map;            /* of the weights */
     unsigned long long policy;  /* by which they stay in L2 */
-    unsigned long long kept;    /* and what a pass leaves there for the next one: sums and u; up to 8 tokens blank u alone */
+    unsigned long long kept;    /* and what a pass leaves there for the next one, so that it is not written to memory: sums and u; of 8 tokens blank u */
     const unsigned char *scale, *codes; /* all experts' as they lie; codes only for sums that are worked out anew (decode_f16_far.cuh) */
     const unsigned short *x;    /* BF16 [tokens, hidden] */
     unsigned short *u;          /* FP16 [job, columns, width], times a power of two for each 8 values: 2^(exponent - 141); beside BF16 weights BF16 */
