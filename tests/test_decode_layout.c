@@ -263,9 +263,12 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         check_many_places(a, pass, &d, launch[pass - 1].shared_bytes);
         if (early) assert_true(launch[pass - 1].shared_bytes + 2048 <= TOGETHER); /* a block of pass 3 beside it: 1 KB is each block's own */
     }
-    assert_true(launch[2].grid[0] == (early ? SMS : 4 * SMS) && launch[2].threads == 32 * MANY_SUM_WARPS);
+    assert_true(launch[2].grid[0] == (early ? SMS : 2 * SMS) && launch[2].threads == 32 * MANY_SUM_WARPS);
     const bool asks = early || (args[0].teams == MANY_FEWER_TEAMS && args[0].ring > 1);
     assert_int_equal(args[0].likely, asks ? (192 << 10) / (MANY_UP_WORKERS(args[0].teams) * args[0].slot_bytes) : 0);
+    assert_true(args[0].kept == EVICT_LAST && args[1].kept == EVICT_LAST);
+    const many_shares *down = &args[0].down_shares;
+    assert_true(down->more == (early ? 1 / 16.0f : args[0].teams == MANY_FEWER_TEAMS ? 1 / 8.0f : 3 / 13.0f) && (down->lead > 0) == early);
     for (int pair = 0; pair < tokens * top_k; pair++) assert_int_equal((unsigned)pair * args[0].inverse_top_k >> 16, pair / top_k);
 }
 

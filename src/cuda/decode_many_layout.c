@@ -125,13 +125,14 @@ static many_shares even_shares(int tiles, int blocks)
 enum { LEAD_BYTES = 320 << 10 };
 #define LEAD_MORE (1 / 16.0f)
 #define LEAD_OF_TWO_GROUPS (3 / 13.0f) /* no bytes then */
+#define LEAD_OF_TWO_TEAMS (1 / 8.0f)   /* of these pass 1 with two teams, whose blocks end less far apart */
 #define FASTER 0.1f
 
-static many_shares down_shares(const moe_decode_f16_sm90_args *down, int blocks, bool one_group)
+static many_shares down_shares(const moe_decode_f16_sm90_args *down, int blocks, bool one_group, int teams)
 {
     many_shares s = even_shares(down->tiles, blocks);
     const int items = LEAD_BYTES / (down->lines * F16_LINE_BYTES(down->format));
-    s.lead = one_group ? (float)(items * blocks) : 0, s.more = one_group ? LEAD_MORE : LEAD_OF_TWO_GROUPS;
+    s.lead = one_group ? (float)(items * blocks) : 0, s.more = one_group ? LEAD_MORE : teams == MANY_TEAMS ? LEAD_OF_TWO_GROUPS : LEAD_OF_TWO_TEAMS;
     s.fast = FASTER / MANY_FAST;
     return s;
 }
@@ -165,7 +166,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
         args[1].parts = parts, args[1].lines = lines;
         launch[1].shared_bytes = fill_down(&args[1], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
-        args[0].shares = even_shares(args[0].tiles, sms), args[0].down_shares = down_shares(&args[1], sms, early);
+        args[0].shares = even_shares(args[0].tiles, sms), args[0].down_shares = down_shares(&args[1], sms, early, args[0].teams);
         const bool asks = early || (args[0].teams == MANY_FEWER_TEAMS && args[0].ring > 1);
         args[0].likely = asks ? LIKELY_BYTES / (MANY_UP_WORKERS(args[0].teams) * args[0].slot_bytes) : 0;
         if (launch[0].shared_bytes && launch[1].shared_bytes && divisible(&args[0]) && divisible(&args[1])) return true;
