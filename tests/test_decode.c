@@ -301,14 +301,15 @@ static void test_two_teams(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, cases[i].weights, cases[i].size, cases[i].always);
 }
 
-/* Sums of so many bytes that they are discarded when they are read (an emulated device writes NaN there): of rows that are no whole pieces, with more slots
- * than are added up at once; the others are for a device alone. */
+/* Sums of so many bytes that they are discarded when they are read (test_decode_layout.c: test_discards; an emulated device writes NaN there), of rows that are
+ * no whole pieces, with more slots than are added up at once; the second launch's, which discards nothing, lie where the first one's were.  The others are for
+ * a device alone. */
 static void test_discarded_sums(void **state)
 {
     (void)state;
     const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16;
     const struct { const moi_format *weights; shape size; bool always; } cases[] = {
-        { &mx, { 128, 800, 32, 16, 16 }, true }, { &blk, { 128, 2048, 256, 16, 8 }, false }, { &bf16, { 96, 4096, 64, 8, 8 }, false },
+        { &mx, { 150, 800, 32, 16, 16 }, true }, { &blk, { 128, 2048, 256, 16, 8 }, false }, { &bf16, { 96, 4096, 64, 8, 8 }, false },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, cases[i].weights, cases[i].size, cases[i].always);
 }

@@ -278,6 +278,20 @@ static void test_many(void **state)
     check_all(check_many, 1, MANY_TOKENS);
 }
 
+/* From 6 MB of sums on, of which a line of L2 is one pair's. */
+static void test_discards(void **state)
+{
+    (void)state;
+    static const struct { int tokens, hidden, top_k; bool discards; } cases[] = {
+        { 1, 2048, 8, false }, { 64, 2048, 8, false },  { 95, 2048, 8, false },  { 96, 2048, 8, true },  { 47, 4096, 8, false },
+        { 48, 4096, 8, true }, { 127, 768, 16, false }, { 128, 768, 16, true }, { 128, 736, 16, false }, { 128, 8192, 16, true },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const moi_moe_decode_desc d = { .hidden = cases[i].hidden, .top_k = cases[i].top_k };
+        assert_int_equal(moii_decode_many_discards(&d, cases[i].tokens), cases[i].discards);
+    }
+}
+
 /* Of the layers it was made for: columns of a second job are brought ahead in pass 1 of the small one, and in pass 2; pass 1's scales come by boxes. */
 static void test_rooms(void **state)
 {
@@ -430,7 +444,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_scales), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_rooms), cmocka_unit_test(test_boxes), cmocka_unit_test(test_teams), cmocka_unit_test(test_items), cmocka_unit_test(test_fours),
+        cmocka_unit_test(test_discards), cmocka_unit_test(test_rooms), cmocka_unit_test(test_boxes), cmocka_unit_test(test_teams),
+        cmocka_unit_test(test_items), cmocka_unit_test(test_fours),
         cmocka_unit_test(test_crossing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,7 +58,7 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int sms, 
     return lay_out(a, pass, tokens);
 }
 
-/* Weights leave L2 first, so that all else stays there; but in pass 1 of eight tokens that is slower: measured (docs/notes/warp-decode.md). */
+/* Weights leave L2 first, so that all else stays longer; but in pass 1 of eight tokens that is slower: measured (docs/notes/warp-decode.md). */
 static unsigned long long policy_of(int pass, int tokens) { return pass == 1 && tokens == F16_MOST_TOKENS ? EVICT_NORMAL : EVICT_FIRST; }
 
 /* Lines of a slot in pass 1, of which each of a team's warps has every fourth: as many as there is room for, unless fewer leave the one with most lines much

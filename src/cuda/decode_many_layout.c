@@ -140,6 +140,11 @@ static many_shares down_shares(const moe_decode_f16_sm90_args *down, int blocks,
 /* An item's job is found by a multiplication: many_shares. */
 static bool divisible(const moe_decode_f16_sm90_args *a) { return (int64_t)a->most_jobs * a->tiles * a->tiles < INT64_C(1) << 32; }
 
+/* Fewer bytes stay in L2 until they are overwritten: measured there. */
+enum { DISCARDED_BYTES = 6 << 20 };
+
+bool moii_decode_many_discards(const moi_moe_decode_desc *d, int tokens) { return 4 * tokens * d->top_k * d->hidden >= DISCARDED_BYTES; }
+
 bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
                              moii_gpu_launch launch[3], int *groups)
 {

@@ -16,4 +16,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
 /* How often pass 2 is launched, each time with as many lines of its items as `down` has, or what is left. */
 int moii_decode_many_launches(const moi_moe_decode_desc *d, const moe_decode_f16_sm90_args *down);
 
+/* Sums that pass 2 leaves of so many tokens are discarded when pass 3 has read them. */
+bool moii_decode_many_discards(const moi_moe_decode_desc *d, int tokens);
+
 #endif

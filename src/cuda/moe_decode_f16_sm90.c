@@ -77,7 +77,7 @@ static void many_variant(int i, char defines[MOII_DEFINES])
 
 static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = (HELD + 4) * ROWS - 2 * ROWS_OF_BF16,
                                     .variant = variant };
-static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 152, .variants = MANY_VARIANTS,
+static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 160, .variants = MANY_VARIANTS,
                                          .variant = many_variant };
 
 /* For up to so many tokens.  passes: 2, or moe_decode_many_sm90's 3, of which the second is launched `downs` times. */
@@ -205,6 +205,7 @@ static moi_status plan_it(moi_plan *plan)
     s->at_jobs = moii_decode_reserve(plan, 4 * jobs);
     s->at_shares = moii_decode_reserve(plan, columns_left ? 4 * MANY_SHARE_WORDS * moii_gpu_of(plan->ctx)->sms : 0);
     s->at_pairs = moii_decode_reserve(plan, 2 * columns_left);
+    _Static_assert(MOII_WORKSPACE_ALIGN % 128 == 0, "sums are discarded by whole lines of L2");
     s->at_sums = moii_decode_reserve(plan, 4 * pairs * d->hidden);
     if (!d->from_logits) return MOI_OK;
     s->places = moii_decode_places_for(plan, tokens, routed_in_pass(d));
@@ -271,9 +272,6 @@ static moi_status run_further(const moi_plan *plan, const launches *l, const moi
     return MOI_OK;
 }
 
-/* Sums of so many bytes are discarded when they are read: fewer stay in L2 until they are overwritten (docs/notes/warp-decode.md). */
-enum { DISCARDED_BYTES = 6 << 20 };
-
 static moi_status run(const moi_plan *plan, const void *args, void *workspace, moi_stream stream)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
@@ -304,7 +302,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         up.pairs_left = down.pairs_left = (short *)(void *)((char *)workspace + s->at_pairs);
         down.out = (char *)in->y + t * moi_row_bytes(d->out, d->hidden);
         down.sums = (float *)(void *)((char *)workspace + s->at_sums);
-        down.discards = 4 * (int64_t)down.tokens * d->top_k * d->hidden >= DISCARDED_BYTES;
+        down.discards = moii_decode_many_discards(d, down.tokens);
         for (int pass = 0; pass < l->passes; pass++) {
             MOII_TRY(moii_gpu_run(plan, &s->kernel[l->kernel[pass]], &l->launch[pass], pass ? &down : &up, stream));
             if (pass == 1) MOII_TRY(run_further(plan, l, in, &down, stream));

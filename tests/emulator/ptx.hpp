@@ -111,7 +111,11 @@ PTX st_global_L2__cache_hint_v2_u64(u64 a, u64 x, u64 y, u64) { u64 *p = global_
 PTX red_release_gpu_global_add_s32(u64 a, u32 v) { at_global<u32>(a) += v; }
 PTX red_global_add_v2_f32(u64 a, float x, float y) { float *p = global_run<float>(a, 2); p[0] += x, p[1] += y; }
 /* What was there is lost: it is NaN. */
-PTX discard_global_L2(u64 a, int bytes) { memset(global_run<char>(a, bytes), 0xFF, bytes); }
+PTX discard_global_L2(u64 a, int bytes)
+{
+    u32 *p = (u32 *)(void *)global_run<char>(a, bytes);
+    for (int i = 0; i < bytes / 4; i++) p[i] = 0xFFFFFFFF;
+}
 PTX prefetch_tensormap(u64) {}
 PTX prefetch_global_L2(u64) {}
 PTX cp_async_bulk_prefetch_tensor_3d_L2_global_tile(u64, int, int, int) {}

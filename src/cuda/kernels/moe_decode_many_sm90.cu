@@ -7,7 +7,7 @@
  *             HELD: pass 1: from logits of up to 32 * HELD experts, 4 or 8, with up to 8 slots; 0: of up to 512, with any.  GROUPS: passes 1 and 2: columns
  *             of a job, 8 each, 1 or 2.  TAIL: rows are no whole lines.  WHOLE: each slot has all of the lines that it has room for, and of MXFP8 scales
  *             come by boxes in pass 1.  FEWER: pass 1 has two teams
- *   grid      passes 1 and 2: multiprocessors; pass 3: as many, or some for each
+ *   grid      passes 1 and 2: multiprocessors; pass 3: as many, or two for each
  *   job       up to GROUPS * 8 tokens of one expert: the columns of a product (decode_many_lists.cuh)
  *   item      16 rows of a job's expert.  Pass 1: 8 rows of gate and the same 8 of up; pass 2: 16 outputs.  A block has neighbouring ones
  *             (decode_many_rooms.cuh), so that weights come from memory once, and columns once or twice into each block
@@ -39,16 +39,19 @@
 #endif
 #endif
 
-/* A quarter of a multiprocessor has 512 registers for the lanes of its warps: 48 for either of two warps of pass 3 beside 104 for each of four of pass 2, or of
- * the next layer's pass 1, which may be there then; with two teams these are three.  With 16 columns a job pass 1 is bounded so where none
- * spills by it, and pass 2 with BF16 alone. */
-enum { BESIDE_PASS_3 = PASS == 1 && FEWER ? 128 : 104, ALONE = 128, ALONE_FEWER = 160 };
+/* A quarter of a multiprocessor has 512 registers for each lane number: 48 for either of two warps of pass 3 beside 104 for each of four of pass 2, or of the
+ * next layer's pass 1, which may be there then; with two teams these are three.  So up to 8 columns a job, and with BF16; and pass 1 of block FP8 in whole
+ * slots, beside which pass 3's blocks may still be. */
+enum { QUARTERS = 4, QUARTER = 512, OF_PASS_3 = 48, BESIDE_PASS_3 = PASS == 1 && FEWER ? 128 : 104, ALONE = 128, ALONE_FEWER = 160 };
 #if PASS == 3
-enum { REGISTERS = 48 };
-#elif GROUPS == 1 || WEIGHTS == F16_BF16 || (PASS == 1 && WEIGHTS == F16_SQUARES && WHOLE)
-enum { REGISTERS = BESIDE_PASS_3 };
+enum { REGISTERS = OF_PASS_3 };
 #else
-enum { REGISTERS = PASS == 1 && FEWER ? ALONE_FEWER : ALONE };
+#if GROUPS == 1 || WEIGHTS == F16_BF16 || (PASS == 1 && WEIGHTS == F16_SQUARES && WHOLE)
+enum { REGISTERS = BESIDE_PASS_3, OF_OTHERS = MANY_SUM_WARPS / QUARTERS * OF_PASS_3 };
+#else
+enum { REGISTERS = PASS == 1 && FEWER ? ALONE_FEWER : ALONE, OF_OTHERS = 0 };
+#endif
+static_assert((WARPS + QUARTERS - 1) / QUARTERS * REGISTERS + OF_OTHERS <= QUARTER, "a block has room, and where it should, one of pass 3 beside it");
 #endif
 
 extern "C" __global__ void __maxnreg__(REGISTERS) moe_decode_many_sm90(const __grid_constant__ moe_decode_f16_sm90_args a)
