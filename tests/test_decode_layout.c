@@ -445,8 +445,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_scales), cmocka_unit_test(test_many),
         cmocka_unit_test(test_discards), cmocka_unit_test(test_rooms), cmocka_unit_test(test_boxes), cmocka_unit_test(test_teams),
-        cmocka_unit_test(test_items), cmocka_unit_test(test_fours),
-        cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_items), cmocka_unit_test(test_fours), cmocka_unit_test(test_crossing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,7 +140,7 @@ static many_shares down_shares(const moe_decode_f16_sm90_args *down, int blocks,
 /* An item's job is found by a multiplication: many_shares. */
 static bool divisible(const moe_decode_f16_sm90_args *a) { return (int64_t)a->most_jobs * a->tiles * a->tiles < INT64_C(1) << 32; }
 
-/* Fewer bytes stay in L2 until they are overwritten: measured there. */
+/* Of sums: fewer stay in L2 until they are overwritten (docs/notes/warp-decode.md, "What passes leave for each other"). */
 enum { DISCARDED_BYTES = 6 << 20 };
 
 bool moii_decode_many_discards(const moi_moe_decode_desc *d, int tokens) { return 4 * tokens * d->top_k * d->hidden >= DISCARDED_BYTES; }

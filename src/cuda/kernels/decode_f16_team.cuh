@@ -44,11 +44,8 @@ MOII_FN void put_u(const moe_decode_f16_sm90_args &a, float u, bool there, int j
     all.z = __shfl_down_sync(0xFFFFFFFFu, word, 8), all.w = __shfl_down_sync(0xFFFFFFFFu, word, 12);
 #endif
     if (g || !there) return;
-#if MANY
-    write_u_kept(u_of(a, job, column, tile), all, a.kept);
-#else
-    write_u(u_of(a, job, column, tile), all);
-#endif
+    if (MANY) write_u_kept(u_of(a, job, column, tile), all, a.kept);
+    else write_u(u_of(a, job, column, tile), all);
     if (!MANY || WEIGHTS != F16_BF16) write_exponent(exponent_of(a, job, column, tile), most);
 }
 
