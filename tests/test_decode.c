@@ -286,6 +286,20 @@ static void test_scale_boxes(void **state)
     }
 }
 
+/* MXFP4 in slots that are whole: of pass 1 alone, of pass 2 alone, which may be several launches, and of both; with few tokens, with jobs of 8 and of 16
+ * columns, and with more slots than maxima route.  Most are for a device alone. */
+static void test_whole_fours(void **state)
+{
+    (void)state;
+    const moi_format fours = MOI_FORMAT_MXFP4;
+    static const struct { shape size; bool always; } cases[] = {
+        { { 2, 1024, 160, 3, 2 }, true },    { { 9, 1024, 4608, 2, 1 }, true },   { { 9, 1024, 768, 2, 2 }, false },   { { 70, 1024, 768, 3, 2 }, false },
+        { { 70, 64, 9216, 2, 1 }, false },   { { 8, 2048, 320, 3, 2 }, false },   { { 9, 1024, 1536, 9, 9 }, false },  { { 40, 4096, 2304, 5, 3 }, false },
+        { { 128, 1536, 768, 5, 4 }, false }, { { 12, 256, 10752, 2, 1 }, false }, { { 66, 7168, 1536, 2, 1 }, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, &fours, cases[i].size, cases[i].always);
+}
+
 /* Rows so long that pass 1 has two teams (test_decode_layout.c: test_teams), with jobs of 8 and of 16 columns, three slots of a worker, two, and one.  Those of
  * more items than teams, and the last, whose tokens have more slots than maxima route, are for a device alone. */
 static void test_two_teams(void **state)
@@ -506,9 +520,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
         cmocka_unit_test(test_special_weights), cmocka_unit_test(test_special_lines), cmocka_unit_test(test_neighbours), cmocka_unit_test(test_far_scales),
-        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_two_teams), cmocka_unit_test(test_discarded_sums), cmocka_unit_test(test_missing_tiles),
-        cmocka_unit_test(test_items), cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart),
-        cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_whole_fours), cmocka_unit_test(test_two_teams), cmocka_unit_test(test_discarded_sums),
+        cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_items), cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x),
+        cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }

@@ -180,7 +180,7 @@ static void test_scales(void **state)
  * their swizzle's pattern; no slot's are in two pieces of 16 bytes. */
 static int scale_room(const moe_decode_f16_sm90_args *a, int pass, const moi_format *f, int64_t k, int slots)
 {
-    const int lines = pass == 1 ? F16_UP_LINES(a->format) : F16_DOWN_LINES(a->format), rooms = a->scale_rooms, box = a->scale_box;
+    const int lines = pass == 1 ? F16_UP_LINES(a->format) : a->slot_lines > 3 ? 6 : F16_DOWN_LINES(a->format), rooms = a->scale_rooms, box = a->scale_box;
     const bool wide = f->recipe == MOI_RECIPE_MX32 && f->elem != MOI_E2M1;
     if (f->recipe == MOI_RECIPE_BF16) return 0;
     if (!rooms) return slots * F16_ROWS * 4 * (lines + a->tail);
@@ -252,13 +252,16 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         assert_true(a->exponent_row >= width / 8 && a->exponent_row % 8 == 0 && (bf16 || a->exponent_row % 16 == 0)); /* whole lines */
         const int left = (pass == 1 ? hidden : width) - (a->lines - 1) * F16_LINE_VALUES(a->format);
         assert_int_equal(a->last_blocks * 32, left < F16_LINE_VALUES(a->format) ? left : F16_LINE_VALUES(a->format));
-        /* slots are those of fewer tokens, so the bits are; pass 2 is launched for all of them, or for some and then for the others */
-        const int launches = pass == 1 ? 1 : moii_decode_many_launches(&d, a), all = few[pass - 1].parts;
-        assert_true(a->slot_lines == few[pass - 1].slot_lines && a->parts * launches >= all && a->parts * (launches - 1) < all);
+        /* slots are those of fewer tokens, or two of these, so the bits are; pass 2 is launched for all of them, or for some and then for the others */
+        const int of_two = a->format == F16_MXFP4 && a->whole && pass == 2 ? 2 : 1;
+        const int launches = pass == 1 ? 1 : moii_decode_many_launches(&d, a), all = few[pass - 1].parts / of_two;
+        assert_true(a->slot_lines == of_two * few[pass - 1].slot_lines && a->parts * launches >= all && a->parts * (launches - 1) < all);
+        assert_int_equal(a->slot_bytes, a->slot_lines * F16_LINE_BYTES(a->format));
         assert_int_equal(a->lines, launches == 1 ? few[pass - 1].lines : a->parts * a->slot_lines);
-        const int most = pass == 1 ? F16_UP_LINES(a->format) : F16_DOWN_LINES(a->format);
+        const int most = pass == 1 ? F16_UP_LINES(a->format) : of_two * F16_DOWN_LINES(a->format);
         if (a->whole) assert_true(!a->tail && a->lines == a->parts * a->slot_lines && a->slot_lines == most);
-        if (pass == 1 && a->format != F16_SQUARES) assert_true(a->whole == (a->scale_rooms > 0));
+        if (a->format == F16_MXFP4) assert_int_equal(a->whole, pass == 1 ? hidden % 512 == 0 && few[0].slot_lines == 4 : width % 768 == 0);
+        if (pass == 1 && a->format <= F16_MX_E5M2) assert_true(a->whole == (a->scale_rooms > 0));
         if (a->scale_rooms) assert_true(experts > 512 || (top_k <= 8 && experts <= 256)); /* it does not route by p */
         check_many_places(a, pass, &d, launch[pass - 1].shared_bytes);
         if (early) assert_true(launch[pass - 1].shared_bytes + 2048 <= TOGETHER); /* a block of pass 3 beside it: 1 KB is each block's own */
@@ -396,7 +399,8 @@ static void test_items(void **state)
     }
 }
 
-/* MXFP4: four warps share the lines of 2880 and 3072 evenly, and 4 tokens go by three launches where pass 2 would have 90 blocks. */
+/* MXFP4: four warps share the lines of 2880 and 3072 evenly, whole slots are of four lines, and 4 tokens go by three launches where pass 2 would have 90
+ * blocks. */
 static void test_fours(void **state)
 {
     (void)state;
@@ -410,6 +414,7 @@ static void test_fours(void **state)
             const bool together = moii_decode_f16_layout(&d, tokens, H200, args, launch);
             if (tokens <= cases[i].few || cases[i].few < 4) assert_int_equal(together, tokens <= cases[i].few);
             assert_int_equal(args[0].slot_lines, cases[i].slot_lines);
+            assert_true(args[0].whole == (cases[i].slot_lines == 4) && !args[1].whole);
         }
 }
 

@@ -79,6 +79,11 @@ static int slot_lines_of(int lines, int most)
     return best;
 }
 
+bool moii_decode_slots_are_whole(const moe_decode_f16_sm90_args *a, int most)
+{
+    return a->format != F16_BF16 && !a->tail && a->slot_lines == most && a->lines % most == 0;
+}
+
 static void cut_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass, moe_decode_f16_sm90_args *a, moii_gpu_launch *launch)
 {
     const int weights = moii_decode_f16_weights(&d->weights);
@@ -189,6 +194,7 @@ bool moii_decode_f16_layout(const moi_moe_decode_desc *d, int tokens, moii_decod
     moii_decode_cut(d, tokens, sms, args, launch);
     if (leaves_idle(&args[1], tokens, sms, launch[1].grid[0])) return false;
     args[1].block_tiles = (int)moii_ceil_div(args[1].tiles, launch[1].grid[0]);
+    args[0].whole = args[0].format == F16_MXFP4 && moii_decode_slots_are_whole(&args[0], F16_UP_LINES(args[0].format));
     bool fits = fill_both(tokens, sms, args, launch);
     if (!fits) args[1].items = 1, fits = fill_both(tokens, sms, args, launch);
     args[0].late_turns = late_turns(&args[0], &args[1], tokens, on, launch[1].grid[0]);

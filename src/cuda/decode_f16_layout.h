@@ -21,6 +21,9 @@ bool moii_decode_items_lose(const moe_decode_f16_sm90_args *down, int tokens, in
 /* The part of it that does not depend on the batch: items, parts, slots, and a pass 2 of as many blocks as have equal shares of its tiles. */
 void moii_decode_cut(const moi_moe_decode_desc *d, int tokens, int sms, moe_decode_f16_sm90_args args[2], moii_gpu_launch launch[2]);
 
+/* Each slot has `most` lines; BF16 has no kernels for that. */
+bool moii_decode_slots_are_whole(const moe_decode_f16_sm90_args *a, int most);
+
 /* WEIGHTS: which of those that both rows take a layer has. */
 int moii_decode_f16_weights(const moi_format *f);
 

@@ -16,7 +16,7 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
 {
     int64_t pairs = tokens * a->top_k, slots = (pass == 1 ? MANY_UP_WORKERS(a->teams) : MANY_DOWN_WORKERS) * a->ring;
     int at = (int)(slots * a->slot_bytes);
-    const int lines = pass == 1 ? F16_UP_LINES(a->format) : F16_DOWN_LINES(a->format);
+    const int lines = pass == 1 ? F16_UP_LINES(a->format) : MANY_DOWN_LINES(a->format, a->whole);
     const int words = a->scale_row ? F16_SCALE_WORDS(lines, a->tail) : 0, rooms = a->teams * a->scale_rooms;
     a->at_scales = moii_decode_take(&at, rooms ? (int64_t)rooms * F16_ROWS * a->scale_row : slots * F16_ROWS * 4 * words, 1024);
     a->at_columns = moii_decode_take(&at, a->buffers * a->columns / F16_MOST_TOKENS * a->lines * MANY_LINE(pass, a->format), 16);
@@ -35,12 +35,6 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     return at;
 }
 
-/* Each slot of so many lines has `most`.  MXFP8 and block FP8 alone have kernels for that. */
-static bool slots_are_whole(const moe_decode_f16_sm90_args *a, int lines, int most)
-{
-    return (a->format == F16_MX_E4M3 || a->format == F16_MX_E5M2 || a->format == F16_SQUARES) && !a->tail && a->slot_lines == most && lines % most == 0;
-}
-
 /* The longest box that divides a row of scales, up to which they are swizzled; 0: a map takes rows that are multiples of 16 bytes. */
 static int scale_box(int row)
 {
@@ -57,7 +51,7 @@ enum { MOST_RING = 8, MOST_ROOMS = 2, MOST_SCALE_ROOMS = 4 };
 static int fill_for(int teams, moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int shared_bytes)
 {
     a->teams = teams;
-    const bool boxes = pass == 1 && a->whole && a->format != F16_SQUARES;
+    const bool boxes = pass == 1 && a->whole && (a->format == F16_MX_E4M3 || a->format == F16_MX_E5M2);
     const int least_rooms = boxes && teams < MANY_TEAMS ? 2 : 0;
     a->scale_box = boxes ? scale_box(a->scale_row) : 0;
     for (int least = 2; least; least--)
@@ -80,7 +74,7 @@ enum { ROWS_FOR_ONE_SLOT = 6 };
 static int fill_up(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes)
 {
     moe_decode_f16_sm90_args fewer = *a;
-    const bool bf16 = a->format == F16_BF16 && !a->tail, whole = a->whole;
+    const bool bf16 = a->format == F16_BF16 && !a->tail, whole = a->whole && a->format != F16_MXFP4;
     const int bytes = fill_for(MANY_TEAMS, a, 1, tokens, shared_bytes);
     if ((bytes && a->ring > 1) || !(bf16 || whole)) return bytes;
     const int fewer_bytes = fill_for(MANY_FEWER_TEAMS, &fewer, 1, tokens, shared_bytes);
@@ -113,6 +107,15 @@ static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_byt
 int moii_decode_many_launches(const moi_moe_decode_desc *d, const moe_decode_f16_sm90_args *down)
 {
     return (int)moii_ceil_div(d->width, (int64_t)F16_LINE_VALUES(down->format) * down->parts * down->slot_lines);
+}
+
+/* Pass 2's slots, if they are: of MXFP4 two are one. */
+static void make_whole(moe_decode_f16_sm90_args *down)
+{
+    const int most = MANY_DOWN_LINES(down->format, true);
+    down->whole = moii_decode_slots_are_whole(down, F16_DOWN_LINES(down->format)) && down->lines % most == 0;
+    if (!down->whole) return;
+    down->parts = down->lines / most, down->slot_lines = most, down->slot_bytes = most * F16_LINE_BYTES(down->format);
 }
 
 static many_shares even_shares(int tiles, int blocks)
@@ -153,18 +156,18 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     int64_t pairs = tokens * d->top_k;
     launch[1].threads = 32 * MANY_DOWN_WARPS;
     launch[1].grid[0] = sms;
+    make_whole(&args[1]);
     const int parts = args[1].parts, lines = args[1].lines;
     const bool bf16 = args[0].format == F16_BF16;
     /* of MXFP8 pass 1 has none beside routing by p */
-    const bool has_kernel = args[0].format == F16_SQUARES || moii_decode_many_held(d->experts, d->top_k);
+    const bool has_kernel = args[0].format == F16_SQUARES || args[0].format == F16_MXFP4 || moii_decode_many_held(d->experts, d->top_k);
     for (*groups = tokens > (bf16 ? MANY_GROUPS_FROM_BF16 : MANY_GROUPS_FROM) ? 2 : 1; *groups; --*groups) {
         bool early = *groups == 1 || bf16;
         for (int pass = 0; pass < 2; pass++) {
             args[pass].columns = *groups * F16_MOST_TOKENS, args[pass].token_words = (tokens + 31) / 32;
             args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);
         }
-        args[0].whole = has_kernel && slots_are_whole(&args[0], args[0].lines, F16_UP_LINES(args[0].format));
-        args[1].whole = slots_are_whole(&args[1], lines, F16_DOWN_LINES(args[1].format));
+        args[0].whole = has_kernel && moii_decode_slots_are_whole(&args[0], F16_UP_LINES(args[0].format));
         launch[0].shared_bytes = fill_up(&args[0], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         launch[0].threads = 32 * MANY_UP_WARPS(args[0].teams);
         if (*groups == 2 && tokens <= MANY_GROUPS_FROM && (args[0].ring < 2 || args[0].teams < MANY_TEAMS)) continue; /* jobs of 8 have room for more */

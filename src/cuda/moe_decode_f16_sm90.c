@@ -17,15 +17,16 @@
 enum { HELD = 3, GROUPS = 2 };
 
 /* Weights, whether rows are no whole lines, and, of more tokens, whether slots have as many lines as there is room for, and whether pass 1 has fewer teams.
- * The first ROWS are those of few tokens, too. */
+ * The first ROWS are those of few tokens, too; pass 1 of these has UP_ROWS. */
 typedef struct rows { int weights, tail, whole, fewer; } rows;
 static const rows all_rows[] = {
     { F16_MX_E4M3, 0, 0, 0 }, { F16_MX_E5M2, 0, 0, 0 }, { F16_SQUARES, 0, 0, 0 }, { F16_MXFP4, 0, 0, 0 },
     { F16_MX_E4M3, 1, 0, 0 }, { F16_MX_E5M2, 1, 0, 0 }, { F16_MXFP4, 1, 0, 0 },   { F16_BF16, 0, 0, 0 },
-    { F16_BF16, 1, 0, 0 },    { F16_SQUARES, 0, 1, 0 }, { F16_MX_E4M3, 0, 1, 0 }, { F16_MX_E5M2, 0, 1, 0 },
-    { F16_BF16, 0, 0, 1 },    { F16_SQUARES, 0, 1, 1 }, { F16_MX_E4M3, 0, 1, 1 }, { F16_MX_E5M2, 0, 1, 1 },
+    { F16_BF16, 1, 0, 0 },    { F16_MXFP4, 0, 1, 0 },   { F16_SQUARES, 0, 1, 0 }, { F16_MX_E4M3, 0, 1, 0 },
+    { F16_MX_E5M2, 0, 1, 0 }, { F16_BF16, 0, 0, 1 },    { F16_SQUARES, 0, 1, 1 }, { F16_MX_E4M3, 0, 1, 1 },
+    { F16_MX_E5M2, 0, 1, 1 },
 };
-enum { MANY_ROWS = sizeof all_rows / sizeof *all_rows, FEWER_ROWS = 4, ROWS = MANY_ROWS - FEWER_ROWS - 3, ROWS_OF_BF16 = 2 };
+enum { MANY_ROWS = sizeof all_rows / sizeof *all_rows, FEWER_ROWS = 4, UP_ROWS = MANY_ROWS - FEWER_ROWS - 3, ROWS = UP_ROWS - 1, ROWS_OF_BF16 = 2 };
 
 static rows rows_of(const moe_decode_f16_sm90_args *a) { return (rows){ a->format, a->tail, a->whole, a->teams == MANY_FEWER_TEAMS }; }
 static const char *tail_of(rows r) { return r.tail ? " TAIL=1" : r.whole ? " WHOLE=1" : ""; }
@@ -41,8 +42,8 @@ static void down_defines_for(rows r, int lines, bool items, char defines[MOII_DE
 /* Pass 1; pass 2 with slots of two lines, and of three, which BF16, the last rows, has not: by parts, then by items. */
 static void variant(int i, char defines[MOII_DEFINES])
 {
-    const int down = i - HELD * ROWS, of_three = down - 2 * ROWS, some = ROWS - ROWS_OF_BF16;
-    if (down < 0) up_defines_for(all_rows[i % ROWS], 4 << i / ROWS, defines);
+    const int down = i - HELD * UP_ROWS, of_three = down - 2 * ROWS, some = ROWS - ROWS_OF_BF16;
+    if (down < 0) up_defines_for(all_rows[i % UP_ROWS], 4 << i / UP_ROWS, defines);
     else if (of_three < 0) down_defines_for(all_rows[down % ROWS], 2, down / ROWS, defines);
     else down_defines_for(all_rows[of_three % some], 3, of_three / some, defines);
 }
@@ -57,7 +58,7 @@ static void many_defines_for(int pass, rows r, int held, int groups, char define
 /* Beside routing by p (no experts of a lane) pass 1 has no registers for whole slots of MXFP8; pass 2 has no teams. */
 static bool has_variant(int pass, rows r, int held)
 {
-    return pass == 1 ? held || !r.whole || r.weights == F16_SQUARES : !r.fewer;
+    return pass == 1 ? held || !r.whole || r.weights == F16_SQUARES || r.weights == F16_MXFP4 : !r.fewer;
 }
 enum { MANY_BY_P = 4 }; /* rows that there are not */
 enum { MANY_VARIANTS = GROUPS * (2 * MANY_ROWS + MANY_ROWS - MANY_BY_P + MANY_ROWS - FEWER_ROWS) + 1 };
@@ -75,8 +76,8 @@ static void many_variant(int i, char defines[MOII_DEFINES])
     many_defines_for(3, all_rows[0], 0, 0, defines);
 }
 
-static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120, .variants = (HELD + 4) * ROWS - 2 * ROWS_OF_BF16,
-                                    .variant = variant };
+static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120,
+                                    .variants = HELD * UP_ROWS + 4 * ROWS - 2 * ROWS_OF_BF16, .variant = variant };
 static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 160, .variants = MANY_VARIANTS,
                                          .variant = many_variant };
 
@@ -214,14 +215,15 @@ static moi_status plan_it(moi_plan *plan)
 }
 
 /* Lines of 128 bytes, or 64, behind each other along k, rows within a line; of gate and up 8 rows each.  Rows that are no whole lines go as they lie, and a
- * box is one line. */
+ * box is one line.  Of MXFP4 in whole slots, pieces of two lines: 128 bytes. */
 static moi_status map_up(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     int64_t row = moi_row_bytes(d->weights.elem, d->hidden), f = d->width;
-    const int line = F16_ROW_BYTES(up->format), box[4] = { line, F16_ROWS / 2, 2, up->slot_lines };
+    const int lines = F16_PIECE_LINES(up->format, up->whole), line = lines * F16_ROW_BYTES(up->format);
+    const int box[4] = { line, F16_ROWS / 2, 2, up->slot_lines / lines };
     if (up->tail) return moii_decode_map(plan, &up->map, in->gate_up.data, 3, (int64_t[]){ row, f, 2 * d->experts }, (int64_t[]){ row, f * row }, box);
-    const int64_t sizes[4] = { line, f, 2 * d->experts, up->lines }, strides[3] = { row, f * row, line };
+    const int64_t sizes[4] = { line, f, 2 * d->experts, up->lines / lines }, strides[3] = { row, f * row, line };
     return moii_decode_map(plan, &up->map, in->gate_up.data, 4, sizes, strides, box);
 }
 /* Of lines `first` and on. */
@@ -229,10 +231,12 @@ static moi_status map_down(const moi_plan *plan, const moi_moe_decode_args *in, 
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     int64_t row = moi_row_bytes(d->weights.elem, d->width), all = d->experts * d->hidden;
-    const int line = F16_ROW_BYTES(down->format), box[3] = { line, F16_ROWS, down->tail ? 1 : down->slot_lines };
-    const void *from = (const char *)in->down.data + first * line;
-    if (down->tail) return moii_decode_map(plan, &down->map, from, 3, (int64_t[]){ row - first * line, all, 1 }, (int64_t[]){ row, all * row }, box);
-    const int64_t sizes[3] = { line, all, row / line - first }, strides[2] = { row, line };
+    const int lines = F16_PIECE_LINES(down->format, down->whole), line = lines * F16_ROW_BYTES(down->format);
+    const int box[3] = { line, F16_ROWS, down->tail ? 1 : down->slot_lines / lines };
+    const int64_t before = first * F16_ROW_BYTES(down->format);
+    const void *from = (const char *)in->down.data + before;
+    if (down->tail) return moii_decode_map(plan, &down->map, from, 3, (int64_t[]){ row - before, all, 1 }, (int64_t[]){ row, all * row }, box);
+    const int64_t sizes[3] = { line, all, (row - before) / line }, strides[2] = { row, line };
     return moii_decode_map(plan, &down->map, from, 3, sizes, strides, box);
 }
 /* Of pass 1's scales, where boxes bring them: rows as the codes' map has them. */

@@ -107,9 +107,15 @@ PTX st_global_f32(u64 a, float x) { at_global<float>(a) = x; }
 PTX st_global_L2__cache_hint_f32(u64 a, float x, u64) { st_global_f32(a, x); }
 PTX st_global_v2_u32(u64 a, u32 x, u32 y) { u32 *p = global_run<u32>(a, 2); p[0] = x, p[1] = y; }
 PTX st_global_L2__cache_hint_v2_u32(u64 a, u32 x, u32 y, u64) { u32 *p = global_run<u32>(a, 2); p[0] = x, p[1] = y; }
+PTX st_global_L2__cache_hint_v4_u32(u64 a, u32 x, u32 y, u32 z, u32 w, u64) { st_relaxed_gpu_global_v4_u32(a, x, y, z, w); }
 PTX st_global_L2__cache_hint_v2_u64(u64 a, u64 x, u64 y, u64) { u64 *p = global_run<u64>(a, 2); p[0] = x, p[1] = y; }
 PTX red_release_gpu_global_add_s32(u64 a, u32 v) { at_global<u32>(a) += v; }
 PTX red_global_add_v2_f32(u64 a, float x, float y) { float *p = global_run<float>(a, 2); p[0] += x, p[1] += y; }
+PTX lop3_b32(u32 &d, u32 a, u32 b, u32 c, int table)
+{
+    d = 0;
+    for (int i = 0; i < 8; i++) d |= table >> i & 1 ? (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c) : 0;
+}
 /* What was there is lost: it is NaN. */
 PTX discard_global_L2(u64 a, int bytes)
 {

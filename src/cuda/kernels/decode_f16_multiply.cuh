@@ -11,7 +11,8 @@
  *   a lane  has codes 8c .. 8c + 7 of each block of row g and of row g + 8
  *   BF16    a lane's eight values are 16 bytes, so that a quarter of a warp reads two rows at once: row i is row i / 2, or if i is odd i / 2 + 4.  There is
  *           no scale, and all of a slot is one sum
- *   E2M1    a row has 64 bytes, as TMA's 64-byte swizzle puts them, and a lane's eight codes are a word, brought by ldmatrix: rows as they lie */
+ *   E2M1    a row has 64 bytes, as TMA's 64-byte swizzle puts them, or in whole slots 128 of two lines, and a lane's eight codes are a word, brought by
+ *           ldmatrix: rows as they lie */
 #ifndef MOII_DECODE_F16_MULTIPLY_CUH
 #define MOII_DECODE_F16_MULTIPLY_CUH
 
@@ -19,6 +20,11 @@
 #define FOUR_E5M2 (WEIGHTS == F16_MX_E5M2)
 #include "eight_f16.cuh"
 #include "four_f16.cuh"
+
+/* Each slot has SLOT_LINES lines. */
+#ifndef WHOLE
+#define WHOLE 0
+#endif
 
 /* A slot's codes are in registers before they are multiplied, so that the slot is sent for again at once: where a worker has few slots. */
 #define TAKES (FEWER && WHOLE)
@@ -58,19 +64,30 @@ MOII_FN void mma(tile_sum &d, uint2 top, uint2 bottom, unsigned int b0, unsigned
         : "r"(top.x), "r"(bottom.x), "r"(top.y), "r"(bottom.y), "r"(b0), "r"(b1));
 }
 
-MOII_FN float scale_of(unsigned int word, int b) /* twice as large */
+/* Twice as large, for the mantissa is all ones, so that NaN is NaN.  Shifts to the left are multiplications to the compiler, for which there is room beside
+ * what masks and permutes. */
+MOII_FN float scale_of(unsigned int word, int b)
 {
-    return moii_float_of(__byte_perm(word, 0xFFFFFFFFu, (unsigned int)b << 12 | 0x444u) >> 1);
+    return moii_float_of(bits_beside(b < 3 ? word << (23 - 8 * b) : word >> 1, 0x7F800000u, 0x007FFFFFu));
 }
 
+enum { PIECE_LINES = F16_PIECE_LINES(WEIGHTS, WHOLE) };
+
 /* Where a lane's codes of a line's first block lie; the others: ^ 32 b, of BF16 ^ 64 b; row g + 8: half of the line further.  Of E2M1 the row, 16 bytes,
- * that the lane brings for all: of row lane % 16 and block lane / 16; blocks 2 and 3: ^ 32. */
+ * that the lane brings for all: of row lane % 16 and block lane / 16; blocks 2 and 3: ^ 32; a piece's second line: ^ 64. */
 MOII_FN unsigned int lane_place(int lane)
 {
     const int row = row_at(lane / 4), c = lane % 4, from = row * F16_ROW_BYTES(WEIGHTS);
     if (WEIGHTS == F16_BF16) return (unsigned int)(from + (c ^ row) * 16);
+    if (PIECE_LINES > 1) return (unsigned int)(lane % F16_ROWS * 128 + (lane / F16_ROWS ^ lane % 8) * 16);
     if (WEIGHTS == F16_MXFP4) return (unsigned int)(lane % F16_ROWS * 64 + (lane / F16_ROWS ^ lane % 8 / 2) * 16);
     return (unsigned int)(from + ((c / 2 ^ row) * 16 + c % 2 * 8));
+}
+
+/* The same of the slot's line i. */
+MOII_FN unsigned int place_of_line(unsigned int first, int i)
+{
+    return PIECE_LINES == 1 ? first + i * LINE_BYTES : (first ^ 64u * (i % 2)) + i / 2 * (2 * LINE_BYTES);
 }
 
 /* A lane's eight codes of a block, of row g or, lower, of row g + 8. */

@@ -57,6 +57,9 @@ MOII_FN unsigned long long policy_of(const source &s, const moe_decode_f16_sm90_
 MOII_FN int boxes_of(const moe_decode_f16_sm90_args &a, int part) { return min(slot_lines(a), a.lines - part * slot_lines(a)); }
 MOII_FN int row_begin(int line) { return line * F16_ROW_BYTES(WEIGHTS); }
 
+/* Of whole lines, behind each other along k: a map's coordinate of a part's first one, or first piece. */
+MOII_FN int first_piece(const moe_decode_f16_sm90_args &a, int part) { return part * slot_lines(a) / PIECE_LINES; }
+
 /* A slot's codes, of the rows that the map has at y, z (in whole lines pass 2's has no z): one lane. */
 MOII_FN void load_codes(const worker &w, const moe_decode_f16_sm90_args &a, int slot, int part, int y, int z, unsigned long long policy)
 {
@@ -67,8 +70,8 @@ MOII_FN void load_codes(const worker &w, const moe_decode_f16_sm90_args &a, int 
         box_load_as(slot_at(w, a, slot) + i * LINE_BYTES, &a.map, filled(w, slot), row_begin(part * slot_lines(a) + i), y, z, policy);
 #else
     barrier_expect(filled(w, slot), slot_bytes(a));
-    if (PASS == 1) box_load_as_4(slot_at(w, a, slot), &a.map, filled(w, slot), 0, y, z, part * slot_lines(a), policy);
-    else box_load_as(slot_at(w, a, slot), &a.map, filled(w, slot), 0, y, part * slot_lines(a), policy);
+    if (PASS == 1) box_load_as_4(slot_at(w, a, slot), &a.map, filled(w, slot), 0, y, z, first_piece(a, part), policy);
+    else box_load_as(slot_at(w, a, slot), &a.map, filled(w, slot), 0, y, first_piece(a, part), policy);
 #endif
 }
 

@@ -15,22 +15,23 @@ MOII_FN slot_lines_read take_slot(int slot, unsigned int scales, int part, const
     slot_lines_read of;
 #pragma unroll
     for (int i = 0; i < SLOT_LINES && TAKES; i++) {
-        of.line[i] = line_at(slot_codes(slot, w, a) + i * LINE_BYTES);
+        of.line[i] = line_at(place_of_line(slot_codes(slot, w, a), i));
         if (!SCALE_BOXES) of.scales[i] = line_scales(w, a, scales, i, blocks_of(a, part * slot_lines(a) + i));
     }
     return of;
 }
 
-/* sum += the lines that the slot has, a part of an item's; taken: take_slot's; few: for the first 8 columns alone. */
+/* sum += the lines that the slot has, a part of an item's, from the first one to the last, constants; taken: take_slot's; few: for the first 8 columns
+ * alone. */
 MOII_FN void add_slot(tile_sum sum[GROUPS], const slot_lines_read &taken, int slot, unsigned int scales, int part, bool few, const held_columns &held,
-                      const worker &w, const moe_decode_f16_sm90_args &a)
+                      const worker &w, const moe_decode_f16_sm90_args &a, int first = 0, int last = SLOT_LINES)
 {
     const unsigned int from = slot_codes(slot, w, a);
 #pragma unroll
-    for (int i = 0; i < SLOT_LINES; i++) {
+    for (int i = first; i < last; i++) {
         const int line = part * slot_lines(a) + i;
         if (!WHOLE && (i >= slot_lines(a) || line >= a.lines)) continue;
-        const line_source codes = TAKES ? taken.line[i] : line_at(from + i * LINE_BYTES);
+        const line_source codes = TAKES ? taken.line[i] : line_at(place_of_line(from, i));
         const uint2 of_rows = TAKES && !SCALE_BOXES ? taken.scales[i] : line_scales(w, a, scales, i, blocks_of(a, line));
         column_source columns[GROUPS];
 #pragma unroll

@@ -10,10 +10,7 @@
 #endif
 #include "decode_f16_multiply.cuh"
 
-/* Each slot has SLOT_LINES lines; of MXFP8 in pass 1, too, scales come by boxes: decode_f16_scales.cuh. */
-#ifndef WHOLE
-#define WHOLE 0
-#endif
+/* Whole slots of MXFP8 in pass 1: scales come by boxes (decode_f16_scales.cuh). */
 #define SCALE_BOXES (WHOLE && PASS == 1 && (WEIGHTS == F16_MX_E4M3 || WEIGHTS == F16_MX_E5M2))
 
 /* Arrivals at a slot's barrier: of the lane that sends for it, and where lanes bring its scales, of each. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_many_down.cuh: pass 2 of moe_decode_many_sm90: 16 outputs of a job's pairs are one worker's; pass 3: the sum of a token's pairs.
  *
- * A slot is a part of an item's 16 rows, some lines.  Sums go to memory, [pair, hidden], each once: they stay in L2.  Where a job's columns do not leave
- * room enough, a launch has some of the lines alone, and the next one begins with its sums. */
+ * A slot is a part of an item's 16 rows, some lines; of MXFP4 in whole slots two parts.  Sums go to memory, [pair, hidden], each once: they stay in L2.
+ * Where a job's columns do not leave room enough, a launch has some of the lines alone, and the next one begins with its sums. */
 #ifndef MOII_DECODE_MANY_DOWN_CUH
 #define MOII_DECODE_MANY_DOWN_CUH
 
@@ -77,6 +77,17 @@ MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_a
     return later;
 }
 
+/* What is added up by itself, for the bits of few tokens: as many lines as their slots have. */
+enum { PART_LINES = F16_DOWN_LINES(WEIGHTS) };
+/* all += sum, or where it is the first, = sum; sum = 0. */
+MOII_FN void add_part(tile_sum all[GROUPS], tile_sum sum[GROUPS], bool first)
+{
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) all[g].v[j] = first ? sum[g].v[j] : all[g].v[j] + sum[g].v[j], sum[g].v[j] = 0;
+}
+
 /* NaN if one of them is Inf or NaN. */
 MOII_FN float stays_finite(float finite, const tile_sum &sum)
 {
@@ -101,18 +112,21 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
 #pragma unroll 1
         for (int part = 0; part < a.parts; part++) {
             barrier_wait(filled(w, t.slot), t.phase);
+            const unsigned int scales = slot_scales(w, a, t.slot, 0, part);
+            bool first = part == 0 && !a.before;
             tile_sum sum[GROUPS] = {};
-            add_slot(sum, {}, t.slot, slot_scales(w, a, t.slot, 0, part), part, few, held, w, a);
+#pragma unroll
+            for (int line = 0; line < SLOT_LINES; line += PART_LINES) {
+                if (line) add_part(all, sum, first), first = false;
+                add_slot(sum, {}, t.slot, scales, part, few, held, w, a, line, line + PART_LINES);
+            }
             __syncwarp();
             if (there_is(later, l)) {
                 send_for(later, from, t.slot, w, a);
                 if (next_slot(later, a, l) && there_is(later, l)) from = source_of(w, a, later.job);
             }
             advance(t, a);
-#pragma unroll
-            for (int g = 0; g < GROUPS; g++)
-#pragma unroll
-                for (int j = 0; j < 4; j++) all[g].v[j] = part || a.before ? all[g].v[j] + sum[g].v[j] : sum[g].v[j];
+            add_part(all, sum, first);
         }
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)

@@ -81,8 +81,9 @@ MOII_FN void sum_piece(const moe_decode_f16_sm90_args &a, piece p)
         p.from += SLOTS_AT_ONCE * a.hidden, p.there_are >>= SLOTS_AT_ONCE;
     }
     const uint2 pairs = make_uint2(output_pair(o.y[0], o.y[1]), output_pair(o.y[2], o.y[3]));
-    if (p.to != NOWHERE && a.out_f32) *(float4 *)((float *)a.out + p.to) = make_float4(o.y[0], o.y[1], o.y[2], o.y[3]);
-    if (p.to != NOWHERE && !a.out_f32) *(uint2 *)((unsigned short *)a.out + p.to) = pairs;
+    const uint4 all = make_uint4(moii_bits_of(o.y[0]), moii_bits_of(o.y[1]), moii_bits_of(o.y[2]), moii_bits_of(o.y[3]));
+    if (p.to != NOWHERE && a.out_f32) store_four((float *)a.out + p.to, all, a.kept);
+    if (p.to != NOWHERE && !a.out_f32) store_two((unsigned short *)a.out + p.to, pairs, a.kept);
 }
 /* Of all of a token's slots, when every lane has stored its outputs: a lane has one line of four, of every eighth slot. */
 MOII_FN void discard_piece(const moe_decode_f16_sm90_args &a, int number, int lane)

@@ -44,7 +44,7 @@ MOII_FN void fetch_likely(const worker &w, const moe_decode_f16_sm90_args &a, li
 #if TAIL
         if (w.lane < boxes_of(a, k.part)) box_fetch(&a.map, row_begin(k.part * a.slot_lines + w.lane), k.tile * 8, 2 * k.job);
 #else
-        if (w.lane == 0) box_fetch_4(&a.map, 0, k.tile * 8, 2 * k.job, k.part * a.slot_lines);
+        if (w.lane == 0) box_fetch_4(&a.map, 0, k.tile * 8, 2 * k.job, first_piece(a, k.part));
 #endif
         if (k.part || WEIGHTS == F16_SQUARES || WEIGHTS == F16_BF16) continue; /* those of squares are few */
         const unsigned char *scales = a.scale + (unsigned long long)(unsigned int)k.job * a.expert_scale_bytes + (unsigned int)(k.tile * 8 * a.scale_row);

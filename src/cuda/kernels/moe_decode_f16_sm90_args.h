@@ -26,6 +26,8 @@ enum { F16_X_VALUES = 256 }; /* of x, that a worker of pass 1 has in registers a
 #define F16_LINE_VALUES(weights) ((weights) == F16_BF16 ? F16_LINE / 2 : F16_LINE)
 #define F16_ROW_BYTES(weights) ((weights) == F16_MXFP4 ? 64 : 128)
 #define F16_LINE_BYTES(weights) (F16_ROWS * F16_ROW_BYTES(weights))
+/* MXFP4 in whole slots: a row's 128 bytes of two lines are one piece, and come together. */
+#define F16_PIECE_LINES(weights, whole) ((weights) == F16_MXFP4 && (whole) ? 2 : 1)
 /* Blocks of 32 in a line; words of a row's scales that come with so many lines: where rows are no whole lines, they begin anywhere in a word. */
 #define F16_BLOCKS(weights) (F16_LINE_VALUES(weights) / 32)
 #define F16_SCALE_WORDS(lines, tail) ((lines) + (tail))
@@ -39,6 +41,8 @@ enum { MANY_TEAMS = 3, MANY_FEWER_TEAMS = 2 };
 #define MANY_UP_WORKERS(teams) ((teams) * F16_TEAM)
 #define MANY_UP_WARPS(teams) (MANY_UP_WORKERS(teams) + (teams) + 1)
 enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 8, MANY_TOKENS = 128 };
+/* Most lines of a slot of pass 2: of MXFP4 in whole slots those of two. */
+#define MANY_DOWN_LINES(weights, whole) (F16_PIECE_LINES(weights, whole) * F16_DOWN_LINES(weights))
 enum { MANY_GROUPS_FROM = 64, MANY_GROUPS_FROM_BF16 = 32 }; /* jobs of 16 with more tokens */
 /* What a block of pass 2 finds: either half's share and what lies between them, then so many jobs' words of either half. */
 enum { MANY_SHARE_JOBS = 3, MANY_SHARE_FIRST = 10, MANY_SHARE_WORDS = 16 };
@@ -61,7 +65,7 @@ typedef struct many_shares {
 typedef struct moe_decode_f16_sm90_args {
     product_map map;            /* of the weights */
     unsigned long long policy;  /* by which they stay in L2 */
-    unsigned long long kept;    /* and what a pass leaves there for the next one, so that it is not written to memory: sums and u; of 8 tokens blank u */
+    unsigned long long kept;    /* and what a pass leaves there for the next one, so that it is not written to memory: sums, u and y; of 8 tokens blank u */
     const unsigned char *scale, *codes; /* all experts' as they lie; codes only for sums that are worked out anew (decode_f16_far.cuh) */
     const unsigned short *x;    /* BF16 [tokens, hidden] */
     unsigned short *u;          /* FP16 [job, columns, width], times a power of two for each 8 values: 2^(exponent - 141); beside BF16 weights BF16 */

@@ -22,7 +22,7 @@
 #define FEWER 0
 #endif
 #include "moe_decode_f16_sm90_args.h"
-#define LINES F16_DOWN_LINES(WEIGHTS)
+#define LINES MANY_DOWN_LINES(WEIGHTS, WHOLE)
 #include "own_warp.cuh"
 #include "silu.h"
 

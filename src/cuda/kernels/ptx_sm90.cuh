@@ -94,6 +94,14 @@ MOII_FN unsigned int as_it_is(unsigned int x)
     return x;
 }
 
+/* (x & mask) | beside, by one instruction also where both are constants, of which an instruction takes one. */
+MOII_FN unsigned int bits_beside(unsigned int x, unsigned int mask, unsigned int beside)
+{
+    unsigned int v;
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(v) : "r"(x), "r"(mask), "r"(beside));
+    return v;
+}
+
 /* ---- barriers: 8 bytes of shared memory, named by their address ---- */
 
 MOII_FN void barrier_init(unsigned int barrier, unsigned int arrivals)
@@ -225,6 +233,17 @@ MOII_FN void word_load(unsigned int to, const void *from)
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"((unsigned long long)__cvta_generic_to_global(from)) : "memory");
 }
 
+/* By a policy of L2. */
+MOII_FN void store_two(void *to, uint2 v, unsigned long long policy)
+{
+    asm volatile("st.global.L2::cache_hint.v2.u32 [%0], {%1, %2}, %3;"
+                 :: "l"((unsigned long long)__cvta_generic_to_global(to)), "r"(v.x), "r"(v.y), "l"(policy) : "memory");
+}
+MOII_FN void store_four(void *to, uint4 v, unsigned long long policy)
+{
+    asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;"
+                 :: "l"((unsigned long long)__cvta_generic_to_global(to)), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "l"(policy) : "memory");
+}
 /* Without a branch, which lanes would take apart; by a policy of L2. */
 MOII_FN void store_if(bool wanted, float *to, float v, unsigned long long policy)
 {
