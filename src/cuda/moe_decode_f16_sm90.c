@@ -215,16 +215,17 @@ static moi_status plan_it(moi_plan *plan)
 }
 
 /* Lines of 128 bytes, or 64, behind each other along k, rows within a line; of gate and up 8 rows each.  Rows that are no whole lines go as they lie, and a
- * box is one line.  Of MXFP4 in whole slots, pieces of two lines: 128 bytes. */
+ * box is one line, and by another map, where all of a slot's lines are whole.  Of MXFP4 in whole slots, pieces of two lines: 128 bytes. */
 static moi_status map_up(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     int64_t row = moi_row_bytes(d->weights.elem, d->hidden), f = d->width;
     const int lines = F16_PIECE_LINES(up->format, up->whole), line = lines * F16_ROW_BYTES(up->format);
     const int box[4] = { line, F16_ROWS / 2, 2, up->slot_lines / lines };
-    if (up->tail) return moii_decode_map(plan, &up->map, in->gate_up.data, 3, (int64_t[]){ row, f, 2 * d->experts }, (int64_t[]){ row, f * row }, box);
-    const int64_t sizes[4] = { line, f, 2 * d->experts, up->lines / lines }, strides[3] = { row, f * row, line };
-    return moii_decode_map(plan, &up->map, in->gate_up.data, 4, sizes, strides, box);
+    const int64_t sizes[4] = { line, f, 2 * d->experts, row / line }, strides[3] = { row, f * row, line };
+    if (!up->tail) return moii_decode_map(plan, &up->map, in->gate_up.data, 4, sizes, strides, box);
+    if (row >= line) MOII_TRY(moii_decode_map(plan, &up->whole_map, in->gate_up.data, 4, sizes, strides, box));
+    return moii_decode_map(plan, &up->map, in->gate_up.data, 3, (int64_t[]){ row, f, 2 * d->experts }, (int64_t[]){ row, f * row }, box);
 }
 /* Of lines `first` and on. */
 static moi_status map_down(const moi_plan *plan, const moi_moe_decode_args *in, int64_t first, moe_decode_f16_sm90_args *down)
@@ -232,12 +233,13 @@ static moi_status map_down(const moi_plan *plan, const moi_moe_decode_args *in, 
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     int64_t row = moi_row_bytes(d->weights.elem, d->width), all = d->experts * d->hidden;
     const int lines = F16_PIECE_LINES(down->format, down->whole), line = lines * F16_ROW_BYTES(down->format);
-    const int box[3] = { line, F16_ROWS, down->tail ? 1 : down->slot_lines / lines };
-    const int64_t before = first * F16_ROW_BYTES(down->format);
+    const int64_t before = first * F16_ROW_BYTES(down->format), left = row - before;
+    const int64_t sizes[3] = { line, all, left / line }, strides[2] = { row, line };
+    const int box[3] = { line, F16_ROWS, down->slot_lines / lines };
     const void *from = (const char *)in->down.data + before;
-    if (down->tail) return moii_decode_map(plan, &down->map, from, 3, (int64_t[]){ row - before, all, 1 }, (int64_t[]){ row, all * row }, box);
-    const int64_t sizes[3] = { line, all, (row - before) / line }, strides[2] = { row, line };
-    return moii_decode_map(plan, &down->map, from, 3, sizes, strides, box);
+    if (!down->tail) return moii_decode_map(plan, &down->map, from, 3, sizes, strides, box);
+    if (left >= line) MOII_TRY(moii_decode_map(plan, &down->whole_map, from, 3, sizes, strides, box));
+    return moii_decode_map(plan, &down->map, from, 3, (int64_t[]){ left, all, 1 }, (int64_t[]){ row, all * row }, (int[]){ line, F16_ROWS, 1 });
 }
 /* Of pass 1's scales, where boxes bring them: rows as the codes' map has them. */
 static moi_status map_scales(const moi_plan *plan, const moi_moe_decode_args *in, moe_decode_f16_sm90_args *up)

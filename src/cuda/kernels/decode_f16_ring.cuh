@@ -53,7 +53,8 @@ MOII_FN unsigned long long policy_of(const source &s, const moe_decode_f16_sm90_
     return SHARES_EXPERTS ? (unsigned long long)s.policy << 32 : a.policy;
 }
 
-/* Where rows are no whole lines a box has one line, of a map whose rows end where they do: how many a slot has; where a line begins. */
+/* Where rows are no whole lines, and a slot has the last one, a box has one line, of a map whose rows end where they do: how many a slot has; where a line
+ * begins. */
 MOII_FN int boxes_of(const moe_decode_f16_sm90_args &a, int part) { return min(slot_lines(a), a.lines - part * slot_lines(a)); }
 MOII_FN int row_begin(int line) { return line * F16_ROW_BYTES(WEIGHTS); }
 
@@ -64,7 +65,13 @@ MOII_FN int first_piece(const moe_decode_f16_sm90_args &a, int part) { return pa
 MOII_FN void load_codes(const worker &w, const moe_decode_f16_sm90_args &a, int slot, int part, int y, int z, unsigned long long policy)
 {
 #if TAIL
-    const int boxes = boxes_of(a, part);
+    const int boxes = boxes_of(a, part), first = part * slot_lines(a);
+    if (first + slot_lines(a) < a.lines) {
+        barrier_expect(filled(w, slot), slot_bytes(a));
+        if (PASS == 1) box_load_as_4(slot_at(w, a, slot), &a.whole_map, filled(w, slot), 0, y, z, first, policy);
+        else box_load_as(slot_at(w, a, slot), &a.whole_map, filled(w, slot), 0, y, first, policy);
+        return;
+    }
     barrier_expect(filled(w, slot), boxes * LINE_BYTES);
     for (int i = 0; i < boxes; i++)
         box_load_as(slot_at(w, a, slot) + i * LINE_BYTES, &a.map, filled(w, slot), row_begin(part * slot_lines(a) + i), y, z, policy);

@@ -115,6 +115,7 @@ typedef struct moe_decode_f16_sm90_args {
     int scale_rooms, scale_box; /* items of a team whose scales have room; bytes of a row in a box */
     int teams;                  /* more tokens, for the launcher: MANY_TEAMS, or of pass 1 MANY_FEWER_TEAMS, a kernel's FEWER */
     product_map scale_map;
+    product_map whole_map;      /* where rows are no whole lines, of those lines of the weights that are */
 } moe_decode_f16_sm90_args;
 
 #endif
