@@ -5,7 +5,8 @@
  *
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: y = sum of weight * (down . u).  WEIGHTS: F16_MX_E4M3 or its like
  *             HELD: pass 1: logits of a lane, 4, 8 or 16: of up to 32 * HELD experts.  LINES: pass 2: most lines of a slot, 2 or 3
- *             TAIL: rows are no whole lines.  ITEMS: pass 2: a worker adds up its items' parts
+ *             TAIL: rows are no whole lines.  WHOLE: pass 1, MXFP4: each slot has four lines, which come by pieces of two.  ITEMS: pass 2: a worker adds
+ *             up its items' parts
  *   grid      as many blocks as multiprocessors, or fewer; a block of either pass fits beside one of the other
  *   item      16 rows of an expert, for the tokens that chose it.  Pass 1: 8 rows of gate and the same 8 of up; items go round the blocks, expert by
  *             expert.  Pass 2: 16 outputs; a block goes through all experts of its outputs
