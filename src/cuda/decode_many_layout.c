@@ -91,7 +91,7 @@ static int fill_up(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes
 enum { BLOCK_BYTES = 1 << 10, SUM_BLOCKS = 2, LIKELY_BYTES = 192 << 10 };
 
 /* Pass 2: as many lines of its items in one launch as leave room for two slots of each worker, or where lists leave no room for that, for one. */
-static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes)
+static int fill_launches(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes)
 {
     const int lines = a->lines, parts = a->parts;
     for (int ring = 2; ring; ring--)
@@ -104,18 +104,31 @@ static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_byt
     return 0;
 }
 
-int moii_decode_many_launches(const moi_moe_decode_desc *d, const moe_decode_f16_sm90_args *down)
-{
-    return (int)moii_ceil_div(d->width, (int64_t)F16_LINE_VALUES(down->format) * down->parts * down->slot_lines);
-}
-
-/* Pass 2's slots, if they are: of MXFP4 two are one. */
+/* Slots, if they are whole: of MXFP4 two are one. */
 static void make_whole(moe_decode_f16_sm90_args *down)
 {
     const int most = MANY_DOWN_LINES(down->format, true);
     down->whole = moii_decode_slots_are_whole(down, F16_DOWN_LINES(down->format)) && down->lines % most == 0;
     if (!down->whole) return;
     down->parts = down->lines / most, down->slot_lines = most, down->slot_bytes = most * F16_LINE_BYTES(down->format);
+}
+/* Longer slots only where there are no more launches by them. */
+static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes)
+{
+    const int lines = a->lines;
+    moe_decode_f16_sm90_args shorter = *a;
+    make_whole(a);
+    const int bytes = fill_launches(a, tokens, shared_bytes);
+    if (a->slot_lines == shorter.slot_lines) return bytes;
+    const int shorter_bytes = fill_launches(&shorter, tokens, shared_bytes);
+    if (bytes && moii_ceil_div(lines, a->lines) <= moii_ceil_div(lines, shorter.lines)) return bytes;
+    *a = shorter;
+    return shorter_bytes;
+}
+
+int moii_decode_many_launches(const moi_moe_decode_desc *d, const moe_decode_f16_sm90_args *down)
+{
+    return (int)moii_ceil_div(d->width, (int64_t)F16_LINE_VALUES(down->format) * down->parts * down->slot_lines);
 }
 
 static many_shares even_shares(int tiles, int blocks)
@@ -156,13 +169,13 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     int64_t pairs = tokens * d->top_k;
     launch[1].threads = 32 * MANY_DOWN_WARPS;
     launch[1].grid[0] = sms;
-    make_whole(&args[1]);
-    const int parts = args[1].parts, lines = args[1].lines;
+    const moe_decode_f16_sm90_args down = args[1];
     const bool bf16 = args[0].format == F16_BF16;
     /* of MXFP8 pass 1 has none beside routing by p */
     const bool has_kernel = args[0].format == F16_SQUARES || args[0].format == F16_MXFP4 || moii_decode_many_held(d->experts, d->top_k);
     for (*groups = tokens > (bf16 ? MANY_GROUPS_FROM_BF16 : MANY_GROUPS_FROM) ? 2 : 1; *groups; --*groups) {
         bool early = *groups == 1 || bf16;
+        args[1] = down;
         for (int pass = 0; pass < 2; pass++) {
             args[pass].columns = *groups * F16_MOST_TOKENS, args[pass].token_words = (tokens + 31) / 32;
             args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);
@@ -171,7 +184,6 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
         launch[0].shared_bytes = fill_up(&args[0], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         launch[0].threads = 32 * MANY_UP_WARPS(args[0].teams);
         if (*groups == 2 && tokens <= MANY_GROUPS_FROM && (args[0].ring < 2 || args[0].teams < MANY_TEAMS)) continue; /* jobs of 8 have room for more */
-        args[1].parts = parts, args[1].lines = lines;
         launch[1].shared_bytes = fill_down(&args[1], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
         launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
         args[0].shares = even_shares(args[0].tiles, sms), args[0].down_shares = down_shares(&args[1], sms, early, args[0].teams);
