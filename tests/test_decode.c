@@ -293,9 +293,9 @@ static void test_whole_fours(void **state)
     (void)state;
     const moi_format fours = MOI_FORMAT_MXFP4;
     static const struct { shape size; bool always; } cases[] = {
-        { { 2, 1024, 160, 3, 2 }, true },    { { 9, 1024, 1536, 2, 1 }, true },   { { 9, 1024, 768, 2, 2 }, false },   { { 70, 1024, 768, 3, 2 }, false },
-        { { 70, 64, 1536, 2, 1 }, false },   { { 8, 2048, 320, 3, 2 }, false },   { { 9, 1024, 1536, 9, 9 }, false },  { { 40, 2048, 3840, 3, 2 }, false },
-        { { 128, 1024, 768, 3, 2 }, false }, { { 12, 64, 10752, 2, 1 }, false },  { { 66, 1536, 768, 2, 1 }, false },
+        { { 2, 2048, 32, 2, 1 }, true },      { { 9, 2048, 768, 2, 1 }, true },    { { 9, 96, 3840, 2, 2 }, false },    { { 70, 2048, 768, 3, 2 }, false },
+        { { 70, 2048, 160, 2, 1 }, false },   { { 70, 64, 1536, 2, 1 }, false },   { { 8, 3584, 160, 3, 2 }, false },   { { 9, 2048, 96, 9, 9 }, false },
+        { { 40, 4096, 1536, 3, 2 }, false },  { { 128, 2048, 768, 9, 9 }, false }, { { 9, 2048, 64, 200, 8 }, false },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, &fours, cases[i].size, cases[i].always);
 }

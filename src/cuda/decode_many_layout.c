@@ -112,7 +112,7 @@ static void make_whole(moe_decode_f16_sm90_args *down)
     if (!down->whole) return;
     down->parts = down->lines / most, down->slot_lines = most, down->slot_bytes = most * F16_LINE_BYTES(down->format);
 }
-/* Longer slots only where there are no more launches by them. */
+/* Longer slots only where there are no more launches by them, nor fewer than two slots for each worker that shorter ones leave room for. */
 static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes)
 {
     const int lines = a->lines;
@@ -121,7 +121,8 @@ static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_byt
     const int bytes = fill_launches(a, tokens, shared_bytes);
     if (a->slot_lines == shorter.slot_lines) return bytes;
     const int shorter_bytes = fill_launches(&shorter, tokens, shared_bytes);
-    if (bytes && moii_ceil_div(lines, a->lines) <= moii_ceil_div(lines, shorter.lines)) return bytes;
+    const bool deep = a->ring >= moii_min(2, shorter.ring);
+    if (bytes && (!shorter_bytes || (deep && moii_ceil_div(lines, a->lines) <= moii_ceil_div(lines, shorter.lines)))) return bytes;
     *a = shorter;
     return shorter_bytes;
 }

@@ -53,8 +53,8 @@ MOII_FN unsigned long long policy_of(const source &s, const moe_decode_f16_sm90_
     return SHARES_EXPERTS ? (unsigned long long)s.policy << 32 : a.policy;
 }
 
-/* Where rows are no whole lines, and a slot has the last one, a box has one line, of a map whose rows end where they do: how many a slot has; where a line
- * begins. */
+/* Where rows are no whole lines, boxes of one line, of a map whose rows end where they do: how many a slot has; where a line begins.  Of slots whose lines
+ * are all whole one box brings them. */
 MOII_FN int boxes_of(const moe_decode_f16_sm90_args &a, int part) { return min(slot_lines(a), a.lines - part * slot_lines(a)); }
 MOII_FN int row_begin(int line) { return line * F16_ROW_BYTES(WEIGHTS); }
 

@@ -10,7 +10,7 @@
  *   grid      as many blocks as multiprocessors, or fewer; a block of either pass fits beside one of the other
  *   item      16 rows of an expert, for the tokens that chose it.  Pass 1: 8 rows of gate and the same 8 of up; items go round the blocks, expert by
  *             expert.  Pass 2: 16 outputs; a block goes through all experts of its outputs
- *   slots     of two or three lines (16 rows x 128 bytes, or 64) of an item; each worker has a ring of its own, and sends for them by tensor map itself,
+ *   slots     of up to four lines (16 rows x 128 bytes, or 64) of an item; each worker has a ring of its own, and sends for them by tensor map itself,
  *             as far ahead as there is room (decode_f16_up.cuh, decode_f16_down.cuh)
  *   bits      sums are cut by the shape alone, and a column's arithmetic depends on its own values alone: nothing depends on the batch
  *   launch    pass 1 waits for the grid before it, which also covers what pass 2 reads without waiting: given ids and weights.  It makes u and

@@ -109,6 +109,7 @@ typedef struct moe_decode_f16_sm90_args {
     many_shares shares, down_shares; /* of pass 1's blocks, and pass 2's */
     int token_words;            /* 32 tokens each */
     int at_kept, at_scratch, at_share, at_tokens;
+    /* of few tokens, too */
     int format, tail, whole;    /* for the launcher: a kernel's WEIGHTS; 1: rows are no whole lines, its TAIL; its WHOLE */
     int last_blocks;            /* of 32 values, in the last line */
     /* pass 1 of more tokens, MXFP8 in whole slots */
