@@ -65,9 +65,11 @@ MOII_FN void mma(tile_sum &d, uint2 top, uint2 bottom, unsigned int b0, unsigned
 }
 
 /* Twice as large, for the mantissa is all ones, so that NaN is NaN.  Shifts to the left are multiplications to the compiler, for which there is room beside
- * what masks and permutes. */
+ * what masks and permutes; but where registers are short (NARROW) the same by a permutation. */
+enum { NARROW = PASS == 1 && GROUPS > 1 && !WHOLE && !TAIL && WEIGHTS != F16_MXFP4 };
 MOII_FN float scale_of(unsigned int word, int b)
 {
+    if (NARROW) return moii_float_of(__byte_perm(word, 0xFFFFFFFFu, (unsigned int)b << 12 | 0x444u) >> 1);
     return moii_float_of(bits_beside(b < 3 ? word << (23 - 8 * b) : word >> 1, 0x7F800000u, 0x007FFFFFu));
 }
 
