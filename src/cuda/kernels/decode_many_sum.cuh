@@ -4,7 +4,7 @@
  * A piece is 128 outputs of a token, 4 for each lane of a warp; pieces go round the warps of the grid.  Up to 8 columns a job, and with BF16, a multiprocessor
  * has room for one block of this beside one of pass 2 or of the next layer's pass 1, which then begins before this ends; else it has two, alone.  A token that
  * names an expert twice has one pair of it, the first, with the sum of the weights.  Sums that are read would be written to memory some time, which costs reads
- * more than their bytes: where they are many, they are discarded. */
+ * more than their bytes: where they are many, they are discarded.  y stays in L2 for what reads it next. */
 #ifndef MOII_DECODE_MANY_SUM_CUH
 #define MOII_DECODE_MANY_SUM_CUH
 

@@ -115,7 +115,7 @@ typedef struct moe_decode_f16_sm90_args {
     /* pass 1 of more tokens, MXFP8 in whole slots */
     int scale_rooms, scale_box; /* items of a team whose scales have room; bytes of a row in a box */
     int teams;                  /* more tokens, for the launcher: MANY_TEAMS, or of pass 1 MANY_FEWER_TEAMS, a kernel's FEWER */
-    product_map scale_map;
+    product_map scale_map;      /* of these scales */
     product_map whole_map;      /* where rows are no whole lines, of those lines of the weights that are */
 } moe_decode_f16_sm90_args;
 
