@@ -275,7 +275,7 @@ static void test_scale_boxes(void **state)
     static const struct { int64_t tokens, hidden, width, experts, top_k; bool always; } cases[] = {
         { 9, 1024, 640, 2, 2, 0 },  { 70, 1024, 2048, 2, 2, 0 }, { 9, 1536, 64, 2, 2, 1 },   { 70, 1536, 64, 2, 2, 0 },
         { 9, 2048, 160, 2, 2, 0 },  { 70, 2048, 160, 2, 2, 0 },  { 9, 3072, 96, 2, 2, 1 },   { 9, 4096, 32, 2, 2, 1 },
-        { 70, 4096, 96, 2, 2, 0 },  { 8, 6144, 32, 2, 2, 0 },    { 70, 8192, 64, 2, 2, 0 },  { 70, 3072, 32, 256, 8, 0 },
+        { 70, 4096, 96, 2, 2, 0 },  { 8, 6144, 32, 2, 2, 0 },    { 70, 8192, 64, 2, 2, 0 },  { 70, 3072, 32, 160, 8, 0 },
     };
     enum { CASES = sizeof cases / sizeof *cases };
     for (int i = 0; i < 2 * CASES; i++) { /* those of `always` are in one format */
@@ -298,6 +298,44 @@ static void test_whole_fours(void **state)
         { { 40, 4096, 1536, 3, 2 }, false },  { { 128, 2048, 768, 9, 9 }, false }, { { 9, 2048, 64, 200, 8 }, false },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, &fours, cases[i].size, cases[i].always);
+}
+
+/* What the third of some parts of gate's and up's rows adds is the opposite of the first one's, and so large that sums show the order of the parts. */
+static void set_against(problem *p, int64_t values)
+{
+    const moi_format *q = &p->d.weights;
+    const int64_t h = p->d.hidden, rows = p->d.experts * 2 * p->d.width, bytes = moi_row_bytes(q->elem, h), part = moi_row_bytes(q->elem, values);
+    const int64_t scales = moi_scale_bytes(q, 1, h, 0), of_part = moi_scale_bytes(q, 1, values, 0);
+    const int64_t scale_rows = q->recipe == MOI_RECIPE_BLK128 ? rows / 128 : rows;
+    for (int64_t r = 0; r < rows; r++) memcpy((char *)p->codes[0] + r * bytes + 2 * part, (char *)p->codes[0] + r * bytes, (size_t)part);
+    for (int64_t r = 0; scales && r < scale_rows; r++)
+        memcpy((char *)p->scales[0] + r * scales + 2 * of_part, (char *)p->scales[0] + r * scales, (size_t)of_part);
+    for (int64_t i = 0; i < p->a.tokens * h; i++) {
+        if (i % h >= values) continue;
+        const float x = 0x1p14f * (float)moi_decode(MOI_BF16, p->x, i);
+        moi_encode(MOI_BF16, p->x, i, x), moi_encode(MOI_BF16, p->x, i + 2 * values, -x);
+    }
+}
+
+/* Rows whose slots a team's four warps share unevenly, so that they change places from item to item: by number, by a last one of fewer lines, by lines that are
+ * no whole ones.  Sums must not depend on who has which: a token's items fall to others when it is alone. */
+static void test_shifts(void **state)
+{
+    (void)state;
+    const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
+    const struct { const moi_format *weights; shape size; int64_t slot; bool always; } cases[] = {
+        { &mx, { 9, 1152, 160, 3, 2 }, 256, true },     { &fours, { 2, 2560, 96, 2, 1 }, 512, true },   { &bf16, { 10, 576, 160, 2, 2 }, 128, true },
+        { &fours, { 9, 2304, 160, 3, 2 }, 512, false }, { &blk, { 70, 1152, 256, 3, 2 }, 256, false },  { &mx, { 70, 1056, 160, 3, 2 }, 256, false },
+        { &fours, { 12, 2880, 160, 4, 2 }, 512, false }, { &fours, { 70, 5120, 96, 2, 1 }, 512, false }, { &bf16, { 40, 2880, 96, 3, 2 }, 128, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!moit_picked(cases[i].always ? 97 : i + 1) || (!cases[i].always && !moit_gpu())) continue;
+        problem p = problem_make(*cases[i].weights, cases[i].size, MOI_BF16, MOI_F32);
+        set_against(&p, cases[i].slot);
+        check(&p);
+        for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p);
+        problem_free(&p);
+    }
 }
 
 /* Rows so long that pass 1 has two teams (test_decode_layout.c: test_teams), with jobs of 8 and of 16 columns, three slots of a worker, two, and one.  Those of
@@ -520,9 +558,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
         cmocka_unit_test(test_special_weights), cmocka_unit_test(test_special_lines), cmocka_unit_test(test_neighbours), cmocka_unit_test(test_far_scales),
-        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_whole_fours), cmocka_unit_test(test_two_teams), cmocka_unit_test(test_discarded_sums),
-        cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_items), cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x),
-        cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_whole_fours), cmocka_unit_test(test_shifts), cmocka_unit_test(test_two_teams),
+        cmocka_unit_test(test_discarded_sums), cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_items), cmocka_unit_test(test_large_x),
+        cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }

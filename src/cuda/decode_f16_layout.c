@@ -61,8 +61,8 @@ static int fill(moe_decode_f16_sm90_args *a, int pass, int64_t tokens, int sms, 
 /* Weights leave L2 first, so that all else stays longer; but in pass 1 of eight tokens that is slower: measured (docs/notes/warp-decode.md). */
 static unsigned long long policy_of(int pass, int tokens) { return pass == 1 && tokens == F16_MOST_TOKENS ? EVICT_NORMAL : EVICT_FIRST; }
 
-/* Lines of a slot in pass 1, of which each of a team's warps has every fourth: as many as there is room for, unless fewer leave the one with most lines much
- * less to do.  A slot costs two thirds of a line besides its lines (docs/notes/warp-decode.md). */
+/* Lines of a slot in pass 1, of which each of a team's warps has every fourth: as many as there is room for; but of a row of less than four such slots fewer,
+ * if these leave the warp with most lines much less to do.  A slot costs two thirds of a line besides its lines (docs/notes/warp-decode.md). */
 enum { LINE_COST = 3, SLOT_COST = 2 };
 
 static int slot_cost(int lines, int slot_lines)
@@ -74,7 +74,7 @@ static int slot_cost(int lines, int slot_lines)
 static int slot_lines_of(int lines, int most)
 {
     int best = most;
-    for (int n = most - 1; n; n--)
+    for (int n = most - 1; n && moii_ceil_div(lines, most) < F16_TEAM; n--)
         if (16 * slot_cost(lines, n) < 15 * slot_cost(lines, best)) best = n;
     return best;
 }
@@ -103,6 +103,7 @@ static void cut_pass(const moi_moe_decode_desc *d, int tokens, int sms, int pass
     a->parts = (int)moii_max(moii_ceil_div(a->lines, most), moii_min(a->lines, 2));
     a->slot_lines = (int)moii_ceil_div(a->lines, a->parts);
     a->slot_bytes = a->slot_lines * F16_LINE_BYTES(weights);
+    a->shifts = pass == 1 && a->parts >= F16_TEAM && a->lines % (F16_TEAM * a->slot_lines) != 0; /* not all warps have as many lines */
     a->step_job = F16_TEAMS * sms / a->tiles, a->step_rest = F16_TEAMS * sms % a->tiles;
     *launch = (moii_gpu_launch){ .threads = 32 * (pass == 1 ? F16_UP_WARPS : F16_DOWN_WARPS), .overlap = true, .grid = { sms } };
     if (pass == 2) launch->grid[0] = moii_ceil_div(a->tiles, moii_ceil_div(a->tiles, sms)); /* as many tiles for each */

@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_f16_team.cuh: pass 1 of the decode rows that multiply in FP16: what its warps do with an item of 8 neurons.
  *
- * A team of four warps shares an item: slot i is its warp i % 4's, in every item.  They leave their sums in shared memory, which another warp,
- * the team's own, adds up, and finishes the item.  Each worker sends for its own slots.  The order of items, columns of x, and what else happens
- * when a team has finished some items, are the includer's. */
+ * A team of four warps shares an item: slots i, i + 4 and on are one warp's.  Where one would always have fewer lines than the others, they change places
+ * from item to item.  They leave their sums in shared memory, which another warp, the team's own, adds up, and finishes the item.  Each worker sends
+ * for its own slots.  The order of items, columns of x, and what else happens when a team has finished some items, are the includer's. */
 #ifndef MOII_DECODE_F16_TEAM_CUH
 #define MOII_DECODE_F16_TEAM_CUH
 
 #include "decode_f16_far.cuh"
 #include "decode_f16_slot.cuh"
 
+/* A warp's first slot of the team's `turn`-th item, and the place of its sums, which are added up in the order of slots.  With few tokens only of MXFP4: of
+ * the others multiplying bounds nothing, and one and two tokens take up to 1 % longer. */
+enum { MAY_SHIFT = MANY || WEIGHTS == F16_MXFP4 };
+MOII_FN int first_part(int member, int turn, const moe_decode_f16_sm90_args &a)
+{
+    return MAY_SHIFT ? (member + turn * a.shifts) & (F16_TEAM - 1) : member;
+}
+
 /* True: it is of another item. */
 MOII_FN bool next_slot(work &k, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
 {
     if ((k.part += F16_TEAM) < a.parts) return false;
-    k.part = w.warp % F16_TEAM;
+    k.part = first_part(MAY_SHIFT ? k.part % F16_TEAM : w.warp % F16_TEAM, 1, a);
     next_item(k, a, l);
     return true;
 }
@@ -161,9 +169,10 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         hold_columns(held, k, w, a, l);
         if (!there_is(k, l)) break;
         const bool few = GROUPS > 1 && groups_of(w, a, k.job) < GROUPS;
+        const int first = first_part(member, turns, a);
         if (member < a.parts) wait_for_scales(w, a, turns);
 #pragma unroll 1
-        for (int part = member; part < a.parts; part += F16_TEAM) {
+        for (int part = first; part < a.parts; part += F16_TEAM) {
             barrier_wait(filled(w, t.slot), t.phase);
             const unsigned int scales = slot_scales(w, a, t.slot, turns, part);
             const slot_lines_read taken = take_slot(t.slot, scales, part, w, a);
@@ -171,7 +180,8 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
             __syncwarp();
             if (there_is(later, l)) {
                 send_for(later, from, t.slot, w, a);
-                if (next_slot(later, w, a, l) && there_is(later, l)) from = source_of(w, a, later.job);
+                const int job = later.job;
+                if (next_slot(later, w, a, l) && there_is(later, l) && (!MANY || later.job != job)) from = source_of(w, a, later.job);
             }
             if (TAKES) add_slot(sum, taken, t.slot, scales, part, few, held, w, a);
             advance(t, a);
@@ -180,7 +190,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         barrier_wait(added(w, a, place), turns >> 1 & 1 ^ 1);
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
-            shared_write_four(sums + ((turns & 1) * F16_TEAM + member) * SUM_BYTES + g * 512,
+            shared_write_four(sums + ((turns & 1) * F16_TEAM + first) * SUM_BYTES + g * 512,
                               make_uint4(moii_bits_of(sum[g].v[0]), moii_bits_of(sum[g].v[1]), moii_bits_of(sum[g].v[2]), moii_bits_of(sum[g].v[3])));
             sum[g].v[0] = sum[g].v[1] = sum[g].v[2] = sum[g].v[3] = 0;
         }

@@ -123,7 +123,8 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
             __syncwarp();
             if (there_is(later, l)) {
                 send_for(later, from, t.slot, w, a);
-                if (next_slot(later, a, l) && there_is(later, l)) from = source_of(w, a, later.job);
+                const int job = later.job;
+                if (next_slot(later, a, l) && there_is(later, l) && later.job != job) from = source_of(w, a, later.job);
             }
             advance(t, a);
             add_part(all, sum, first);

@@ -20,6 +20,7 @@ typedef struct work { int job, tile, part, left, second; } work;
 
 MOII_FN void settle(work &k, const moe_decode_f16_sm90_args &a, const lists &l)
 {
+    if (k.left != k.second && k.tile < a.tiles) return; /* nearly always: no load then */
     if (k.left == k.second) k.job += l.gap[0], k.tile += l.gap[1];
     while (k.tile >= a.tiles) k.tile -= a.tiles, k.job++;
 }

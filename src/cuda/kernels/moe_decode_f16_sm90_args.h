@@ -43,7 +43,8 @@ enum { MANY_TEAMS = 3, MANY_FEWER_TEAMS = 2 };
 enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 8, MANY_TOKENS = 128 };
 /* Most lines of a slot of pass 2: of MXFP4 in whole slots those of two. */
 #define MANY_DOWN_LINES(weights, whole) (F16_PIECE_LINES(weights, whole) * F16_DOWN_LINES(weights))
-enum { MANY_GROUPS_FROM = 64, MANY_GROUPS_FROM_BF16 = 32 }; /* jobs of 16 with more tokens */
+/* Jobs of 16 with more tokens than these and, but of BF16, more of each expert's. */
+enum { MANY_GROUPS_FROM = 64, MANY_GROUPS_FROM_BF16 = 32, MANY_ROWS_FROM = 4, MANY_ROWS_FROM_MXFP4 = 6 };
 /* What a block of pass 2 finds: either half's share and what lies between them, then so many jobs' words of either half. */
 enum { MANY_SHARE_JOBS = 3, MANY_SHARE_FIRST = 10, MANY_SHARE_WORDS = 16 };
 #define MANY_UP_SUMS(held, columns, teams)                                                                                                           \
@@ -115,6 +116,7 @@ typedef struct moe_decode_f16_sm90_args {
     /* pass 1 of more tokens, MXFP8 in whole slots */
     int scale_rooms, scale_box; /* items of a team whose scales have room; bytes of a row in a box */
     int teams;                  /* more tokens, for the launcher: MANY_TEAMS, or of pass 1 MANY_FEWER_TEAMS, a kernel's FEWER */
+    int shifts;                 /* of few tokens, too; pass 1: 1: a team's warps change places from item to item; else 0 */
     product_map scale_map;      /* of these scales */
     product_map whole_map;      /* where rows are no whole lines, of those lines of the weights that are */
 } moe_decode_f16_sm90_args;
