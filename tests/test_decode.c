@@ -210,13 +210,15 @@ static void test_neighbours(void **state)
     }
 }
 
-/* The first token's bits are those that it has alone. */
-static void check_alone(const char *row, const problem *p)
+/* A token's bits are those that it has alone. */
+static void check_alone(const char *row, const problem *p, int64_t token)
 {
     problem whole = *p, one = *p;
     char *all = moit_alloc(y_bytes(p)), *alone = moit_alloc(y_bytes(p));
-    one.a.tokens = 1;
-    if (run_on(contexts[1], row, &whole, all) && run_on(contexts[1], row, &one, alone)) assert_memory_equal(all, alone, (size_t)y_bytes(&one));
+    one.a.tokens = 1, one.a.x = (const char *)p->a.x + token * moi_row_bytes(p->d.x, p->d.hidden);
+    one.a.ids = p->a.ids + token * p->d.top_k, one.a.weights = p->a.weights + token * p->d.top_k;
+    if (run_on(contexts[1], row, &whole, all) && run_on(contexts[1], row, &one, alone))
+        assert_memory_equal(all + token * y_bytes(&one), alone, (size_t)y_bytes(&one));
     moit_free(all), moit_free(alone);
 }
 
@@ -251,7 +253,7 @@ static void test_far_scales(void **state)
             if (l / scales % 3 == 0) *s = (unsigned char)(block < 4 ? least[elem] + *s % 3 : others);
         }
         check(&p);
-        for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p);
+        for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p, 0);
         problem_free(&p);
     }
 }
@@ -262,7 +264,7 @@ static void check_case(size_t i, const moi_format *weights, shape size, bool alw
     if (!moit_picked(always ? 97 : i + 1) || (!always && !moit_gpu())) return;
     problem p = problem_make(*weights, size, MOI_BF16, MOI_F32);
     check(&p);
-    for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p);
+    for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p, 0);
     problem_free(&p);
 }
 
@@ -276,6 +278,7 @@ static void test_scale_boxes(void **state)
         { 9, 1024, 640, 2, 2, 0 },  { 70, 1024, 2048, 2, 2, 0 }, { 9, 1536, 64, 2, 2, 1 },   { 70, 1536, 64, 2, 2, 0 },
         { 9, 2048, 160, 2, 2, 0 },  { 70, 2048, 160, 2, 2, 0 },  { 9, 3072, 96, 2, 2, 1 },   { 9, 4096, 32, 2, 2, 1 },
         { 70, 4096, 96, 2, 2, 0 },  { 8, 6144, 32, 2, 2, 0 },    { 70, 8192, 64, 2, 2, 0 },  { 70, 3072, 32, 160, 8, 0 },
+        { 128, 3072, 32, 255, 8, 0 },
     };
     enum { CASES = sizeof cases / sizeof *cases };
     for (int i = 0; i < 2 * CASES; i++) { /* those of `always` are in one format */
@@ -318,22 +321,26 @@ static void set_against(problem *p, int64_t values)
 }
 
 /* Rows whose slots a team's four warps share unevenly, so that they change places from item to item: by number, by a last one of fewer lines, by lines that are
- * no whole ones.  Sums must not depend on who has which: a token's items fall to others when it is alone. */
+ * no whole ones.  Sums must not depend on who has which: the last token's items fall to others when it is alone.  The latter cases have several
+ * items for each team of a device, the last one's pass 1 two teams. */
 static void test_shifts(void **state)
 {
     (void)state;
     const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
     const struct { const moi_format *weights; shape size; int64_t slot; bool always; } cases[] = {
-        { &mx, { 9, 1152, 160, 3, 2 }, 256, true },     { &fours, { 2, 2560, 96, 2, 1 }, 512, true },   { &bf16, { 10, 576, 160, 2, 2 }, 128, true },
-        { &fours, { 9, 2304, 160, 3, 2 }, 512, false }, { &blk, { 70, 1152, 256, 3, 2 }, 256, false },  { &mx, { 70, 1056, 160, 3, 2 }, 256, false },
-        { &fours, { 12, 2880, 160, 4, 2 }, 512, false }, { &fours, { 70, 5120, 96, 2, 1 }, 512, false }, { &bf16, { 40, 2880, 96, 3, 2 }, 128, false },
+        { &mx, { 9, 1152, 160, 3, 2 }, 256, true },       { &fours, { 4, 2560, 96, 3, 1 }, 512, true },
+        { &bf16, { 10, 576, 160, 2, 2 }, 128, true },     { &fours, { 4, 2560, 2560, 3, 1 }, 512, false },
+        { &fours, { 9, 2304, 2560, 4, 2 }, 512, false },  { &blk, { 70, 1152, 2560, 4, 2 }, 256, false },
+        { &mx, { 70, 1056, 2560, 4, 2 }, 256, false },    { &fours, { 12, 2880, 2560, 4, 2 }, 512, false },
+        { &fours, { 70, 5120, 1280, 2, 1 }, 512, false }, { &bf16, { 40, 2880, 1280, 3, 2 }, 128, false },
+        { &mx, { 70, 3584, 1280, 3, 2 }, 256, false },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!moit_picked(cases[i].always ? 97 : i + 1) || (!cases[i].always && !moit_gpu())) continue;
         problem p = problem_make(*cases[i].weights, cases[i].size, MOI_BF16, MOI_F32);
         set_against(&p, cases[i].slot);
         check(&p);
-        for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p);
+        for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p, p.a.tokens - 1);
         problem_free(&p);
     }
 }

@@ -375,6 +375,26 @@ static void test_teams(void **state)
     }
 }
 
+/* Jobs of 16 columns: of more than 64 tokens (BF16: 32), and but for BF16 more than 4 rows of each expert, of MXFP4 6; and where jobs of 8 are too many. */
+static void test_groups(void **state)
+{
+    (void)state;
+    const moi_format blk = MOI_FORMAT_BLK128_WEIGHT, mx = MOI_FORMAT_MXFP8, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
+    const struct { const moi_format *weights; int tokens, hidden, width, experts, top_k, groups; } cases[] = {
+        { &blk, 64, 2048, 768, 8, 2, 1 },    { &blk, 128, 2048, 768, 255, 8, 2 },   { &blk, 128, 2048, 768, 256, 8, 1 },   { &mx, 96, 2048, 768, 128, 8, 2 },
+        { &fours, 96, 2048, 768, 128, 8, 1 }, { &fours, 96, 2048, 768, 127, 8, 2 },  { &bf16, 128, 2880, 2880, 128, 4, 2 }, { &bf16, 32, 2048, 768, 8, 8, 1 },
+        { &mx, 96, 2048, 32768, 200, 6, 2 }, { &fours, 96, 2048, 32768, 160, 8, 2 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = cases[i].width, .experts = cases[i].experts,
+                                        .top_k = cases[i].top_k, .weights = *cases[i].weights };
+        _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
+        moii_gpu_launch launch[3];
+        int groups = 0;
+        if (!moii_decode_many_layout(&d, cases[i].tokens, SMS, SHARED, args, launch, &groups) || groups != cases[i].groups) fail_msg("case %zu: %d", i, groups);
+    }
+}
+
 /* Where pass 2 goes by items, where it would be faster by three launches, and when it is let in, in turns. */
 static void test_items(void **state)
 {
@@ -480,7 +500,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_scales), cmocka_unit_test(test_many),
         cmocka_unit_test(test_discards), cmocka_unit_test(test_rooms), cmocka_unit_test(test_boxes), cmocka_unit_test(test_teams),
-        cmocka_unit_test(test_items), cmocka_unit_test(test_fours), cmocka_unit_test(test_longer_slots), cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_groups), cmocka_unit_test(test_items), cmocka_unit_test(test_fours), cmocka_unit_test(test_longer_slots),
+        cmocka_unit_test(test_crossing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,8 +174,11 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     const bool bf16 = args[0].format == F16_BF16;
     /* of MXFP8 pass 1 has none beside routing by p */
     const bool has_kernel = args[0].format == F16_SQUARES || args[0].format == F16_MXFP4 || moii_decode_many_held(d->experts, d->top_k);
-    const bool shared = bf16 || pairs > (args[0].format == F16_MXFP4 ? MANY_ROWS_FROM_MXFP4 : MANY_ROWS_FROM) * d->experts;
-    for (*groups = shared && tokens > (bf16 ? MANY_GROUPS_FROM_BF16 : MANY_GROUPS_FROM) ? 2 : 1; *groups; --*groups) {
+    const bool many_rows = bf16 || pairs > (args[0].format == F16_MXFP4 ? MANY_ROWS_FROM_MXFP4 : MANY_ROWS_FROM) * d->experts;
+    const int wanted = many_rows && tokens > (bf16 ? MANY_GROUPS_FROM_BF16 : MANY_GROUPS_FROM) ? 2 : 1;
+    const int ways = wanted == 2 || tokens > MANY_GROUPS_FROM ? 2 : 1; /* the other is taken where that does not fit */
+    for (int way = 0; way < ways; way++) {
+        *groups = way ? 3 - wanted : wanted;
         bool early = *groups == 1 || bf16;
         args[1] = down;
         for (int pass = 0; pass < 2; pass++) {

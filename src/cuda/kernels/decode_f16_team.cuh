@@ -11,7 +11,7 @@
 #include "decode_f16_slot.cuh"
 
 /* A warp's first slot of the team's `turn`-th item, and the place of its sums, which are added up in the order of slots.  With few tokens only of MXFP4: of
- * the others multiplying bounds nothing, and one and two tokens take up to 1 % longer. */
+ * the others multiplying bounds nothing, and one and two tokens took 1 % longer with block FP8. */
 enum { MAY_SHIFT = MANY || WEIGHTS == F16_MXFP4 };
 MOII_FN int first_part(int member, int turn, const moe_decode_f16_sm90_args &a)
 {

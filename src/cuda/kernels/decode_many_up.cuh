@@ -32,7 +32,7 @@ MOII_FN int token_in(int job, int column, const worker &w, const moe_decode_f16_
 #include "decode_f16_team.cuh"
 
 /* Before jobs are known, and while memory has little to do: what each worker would begin with if every expert had one job, into L2.  Where many tokens
- * choose, most of that is read, if by another block or later.  An item's scales, of 8 rows of gate and of up, are its first worker's. */
+ * choose, most of that is read, if by another block or later.  An item's scales, of 8 rows of gate and of up, are asked for by who has its first slot. */
 MOII_FN void fetch_likely(const worker &w, const moe_decode_f16_sm90_args &a, lists l)
 {
     l.own = (share *)l.scratch, l.gap = l.scratch + 4 * HALVES;

@@ -116,8 +116,8 @@ typedef struct moe_decode_f16_sm90_args {
     /* pass 1 of more tokens, MXFP8 in whole slots */
     int scale_rooms, scale_box; /* items of a team whose scales have room; bytes of a row in a box */
     int teams;                  /* more tokens, for the launcher: MANY_TEAMS, or of pass 1 MANY_FEWER_TEAMS, a kernel's FEWER */
-    int shifts;                 /* of few tokens, too; pass 1: 1: a team's warps change places from item to item; else 0 */
-    product_map scale_map;      /* of these scales */
+    int shifts;                 /* pass 1: 1: a team's warps change places from item to item (MAY_SHIFT); else 0 */
+    product_map scale_map;      /* of scales that come by boxes */
     product_map whole_map;      /* where rows are no whole lines, of those lines of the weights that are */
 } moe_decode_f16_sm90_args;
 
