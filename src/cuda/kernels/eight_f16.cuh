@@ -8,14 +8,8 @@
 #define MOII_EIGHT_F16_CUH
 
 #include "num.h"
+#include "ptx_sm90.cuh"
 
-/* Bits where mask has them from a, elsewhere from b, by one instruction. */
-MOII_FN unsigned int bits_of_two(unsigned int a, unsigned int b, unsigned int mask)
-{
-    unsigned int v;
-    asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(v) : "r"(a), "r"(b), "r"(mask));
-    return v;
-}
 MOII_FN unsigned int even_codes(unsigned int w) { return bits_of_two(w << 4, w << 1, 0x80808080u); }
 MOII_FN unsigned int odd_codes(unsigned int w) { return bits_of_two(w, w >> 3, 0x80808080u); }
 MOII_FN unsigned int two_f16(unsigned int high_bytes) { return high_bytes & 0x8E008E00u; }

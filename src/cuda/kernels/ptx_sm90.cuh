@@ -101,6 +101,13 @@ MOII_FN unsigned int bits_beside(unsigned int x, unsigned int mask, unsigned int
     asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(v) : "r"(x), "r"(mask), "r"(beside));
     return v;
 }
+/* Bits where mask has them from a, elsewhere from b, by one instruction where mask is a constant, too. */
+MOII_FN unsigned int bits_of_two(unsigned int a, unsigned int b, unsigned int mask)
+{
+    unsigned int v;
+    asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(v) : "r"(a), "r"(b), "r"(mask));
+    return v;
+}
 
 /* ---- barriers: 8 bytes of shared memory, named by their address ---- */
 
