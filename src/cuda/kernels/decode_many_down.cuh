@@ -88,6 +88,9 @@ MOII_FN void add_part(tile_sum all[GROUPS], tile_sum sum[GROUPS], bool first)
         for (int j = 0; j < 4; j++) all[g].v[j] = first ? sum[g].v[j] : all[g].v[j] + sum[g].v[j], sum[g].v[j] = 0;
 }
 
+/* The next slot's expert is looked for where the job changes; where a register is short for knowing that, for each item. */
+enum { LOOKS_AGAIN = GROUPS > 1 && WHOLE && (WEIGHTS == F16_MX_E4M3 || WEIGHTS == F16_MX_E5M2) };
+
 /* NaN if one of them is Inf or NaN. */
 MOII_FN float stays_finite(float finite, const tile_sum &sum)
 {
@@ -124,7 +127,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
             if (there_is(later, l)) {
                 send_for(later, from, t.slot, w, a);
                 const int job = later.job;
-                if (next_slot(later, a, l) && there_is(later, l) && later.job != job) from = source_of(w, a, later.job);
+                if (next_slot(later, a, l) && there_is(later, l) && (LOOKS_AGAIN || later.job != job)) from = source_of(w, a, later.job);
             }
             advance(t, a);
             add_part(all, sum, first);
