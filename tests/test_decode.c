@@ -303,6 +303,19 @@ static void test_whole_fours(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, &fours, cases[i].size, cases[i].always);
 }
 
+/* MXFP4, pass 2 in slots of up to six lines that are not whole: the last of three lines, of one and of two, lines that are no whole ones, and jobs of 16
+ * columns. */
+static void test_longer_slots(void **state)
+{
+    (void)state;
+    const moi_format fours = MOI_FORMAT_MXFP4;
+    static const struct { shape size; bool always; } cases[] = {
+        { { 9, 64, 1152, 2, 1 }, true },  { { 10, 96, 832, 2, 2 }, true },   { { 70, 96, 1024, 2, 1 }, true },
+        { { 9, 160, 544, 3, 2 }, false }, { { 70, 64, 2080, 3, 2 }, false }, { { 12, 2048, 2048, 3, 2 }, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, &fours, cases[i].size, cases[i].always);
+}
+
 /* What the third of some parts of gate's and up's rows adds is the opposite of the first one's, and so large that sums show the order of the parts. */
 static void set_against(problem *p, int64_t values)
 {
@@ -565,9 +578,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
         cmocka_unit_test(test_special_weights), cmocka_unit_test(test_special_lines), cmocka_unit_test(test_neighbours), cmocka_unit_test(test_far_scales),
-        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_whole_fours), cmocka_unit_test(test_shifts), cmocka_unit_test(test_two_teams),
-        cmocka_unit_test(test_discarded_sums), cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_items), cmocka_unit_test(test_large_x),
-        cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_whole_fours), cmocka_unit_test(test_longer_slots), cmocka_unit_test(test_shifts),
+        cmocka_unit_test(test_two_teams), cmocka_unit_test(test_discarded_sums), cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_items),
+        cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }

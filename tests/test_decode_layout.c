@@ -254,9 +254,10 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         const int left = (pass == 1 ? hidden : width) - (a->lines - 1) * F16_LINE_VALUES(a->format);
         assert_int_equal(a->last_blocks * 32, left < F16_LINE_VALUES(a->format) ? left : F16_LINE_VALUES(a->format));
         /* slots are those of fewer tokens, or two of these, so the bits are; pass 2 is launched for all of them, or for some and then for the others */
-        const int of_two = a->format == F16_MXFP4 && a->whole && pass == 2 ? 2 : 1;
-        const int launches = pass == 1 ? 1 : moii_decode_many_launches(&d, a), all = few[pass - 1].parts / of_two;
+        const int of_two = a->format == F16_MXFP4 && pass == 2 && (a->whole || a->longer) ? 2 : 1;
+        const int launches = pass == 1 ? 1 : moii_decode_many_launches(&d, a), all = (few[pass - 1].parts + of_two - 1) / of_two;
         assert_true(a->slot_lines == of_two * few[pass - 1].slot_lines && a->parts * launches >= all && a->parts * (launches - 1) < all);
+        assert_true(!a->longer || (pass == 2 && a->format == F16_MXFP4 && !a->whole && a->slot_lines == 6));
         assert_int_equal(a->slot_bytes, a->slot_lines * F16_LINE_BYTES(a->format));
         assert_int_equal(a->lines, launches == 1 ? few[pass - 1].lines : a->parts * a->slot_lines);
         const int most = pass == 1 ? F16_UP_LINES(a->format) : of_two * F16_DOWN_LINES(a->format);
@@ -443,16 +444,17 @@ static void test_fours(void **state)
         }
 }
 
-/* MXFP4, pass 2 of 9 tokens and more: slots of six lines where width is whole ones, unless they would be more launches than slots of three, or one for
- * each worker where there is room for two of three. */
+/* MXFP4, pass 2 of 9 tokens and more: slots of six lines where a row has more than three, whole where width is a multiple, unless they would be more launches
+ * than slots of three, or one for each worker where there is room for two of three. */
 static void test_longer_slots(void **state)
 {
     (void)state;
     static const struct { int tokens, width, slot_lines, launches, experts; } cases[] = {
-        { 9, 768, 6, 1, 64 },    { 9, 1536, 6, 1, 64 },  { 9, 2048, 3, 1, 64 },   { 9, 3840, 6, 1, 64 },  { 9, 4608, 3, 1, 64 },
+        { 9, 768, 6, 1, 64 },    { 9, 1536, 6, 1, 64 },  { 9, 2048, 6, 1, 64 },   { 9, 3840, 6, 1, 64 },  { 9, 4608, 3, 1, 64 },
         { 9, 9216, 3, 2, 64 },   { 64, 384, 2, 1, 64 },  { 64, 3072, 6, 1, 64 },  { 128, 768, 6, 1, 64 }, { 128, 1536, 6, 1, 64 },
         { 128, 2304, 3, 1, 64 }, { 128, 9216, 3, 3, 64 }, { 128, 768, 6, 1, 2048 },
         { 128, 2304, 3, 1, 2048 }, /* lists leave room for one of six */
+        { 9, 992, 6, 1, 64 }, { 9, 416, 2, 1, 64 }, { 9, 544, 6, 1, 64 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int experts = cases[i].experts;
@@ -463,7 +465,8 @@ static void test_longer_slots(void **state)
         int groups;
         assert_true(moii_decode_many_layout(&d, cases[i].tokens, SMS, SHARED, args, launch, &groups));
         assert_int_equal(args[1].slot_lines, cases[i].slot_lines);
-        assert_int_equal(args[1].whole, cases[i].slot_lines == 6);
+        assert_int_equal(args[1].whole, cases[i].slot_lines == 6 && cases[i].width % 768 == 0);
+        assert_int_equal(args[1].longer, cases[i].slot_lines == 6 && !args[1].whole);
         assert_int_equal(moii_decode_many_launches(&d, &args[1]), cases[i].launches);
     }
 }

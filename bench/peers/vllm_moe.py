@@ -21,13 +21,21 @@ import triton.language as tl
 DEVICE = "cuda"
 
 
-def config(n, warps, stages, k=128):
-    return dict(BLOCK_SIZE_M=16, BLOCK_SIZE_N=n, BLOCK_SIZE_K=k, GROUP_SIZE_M=1, num_warps=warps, num_stages=stages)
+def config(n, warps, stages, k=128, m=16, group=1):
+    return dict(BLOCK_SIZE_M=m, BLOCK_SIZE_N=n, BLOCK_SIZE_K=k, GROUP_SIZE_M=group, num_warps=warps, num_stages=stages)
 
 
 # what vLLM ships for E=128, N=768 on an H200, or near it: of FP8, of BF16
 CONFIGS = {True: [config(64, 4, 3), config(64, 4, 5), config(128, 4, 3), config(128, 4, 4)],
            False: [config(64, 4, 5, 64), config(64, 4, 3), config(64, 4, 4), config(128, 4, 3), config(64, 4, 2, 256)]}
+# of more than so many tokens these, too
+FEW = 128
+MANY_CONFIGS = {True: [config(128, 4, 4, m=32, group=16), config(128, 4, 3, m=64, group=16), config(128, 4, 4, m=64, group=16), config(128, 8, 4, m=128, group=16)],
+                False: [config(256, 4, 2, m=32, group=16), config(128, 4, 3, 64, m=64), config(128, 4, 4, 64, m=64, group=16), config(256, 8, 4, 64, m=128, group=16)]}
+
+
+def configs_for(fp8, tokens):
+    return CONFIGS[fp8] + (MANY_CONFIGS[fp8] if tokens > FEW else [])
 
 
 # ---- vLLM's file without vLLM ----
@@ -148,7 +156,7 @@ class Layer:
         self.takes = inspect.signature(kernel.fn).parameters
         self.apart = "naive_block_assignment" in self.takes and self.slots * 4 <= experts
         one_each = None, ids.flatten().contiguous(), torch.tensor([self.slots * 16], device=DEVICE, dtype=torch.int32)
-        self.places = one_each if self.apart else align(ids, experts, 16)
+        self.ids, self.experts, self.places = ids, experts, {16: one_each} if self.apart else {}
         new = lambda *shape, t=torch.bfloat16: torch.empty(*shape, device=DEVICE, dtype=t)
         self.fp8 = gate_up[1] is not None
         codes = lambda rows, cols: (new(rows, cols, t=torch.float8_e4m3fn), new(rows, cols // 128, t=torch.float32))
@@ -156,6 +164,12 @@ class Layer:
         self.uq = codes(self.slots, self.width) if self.fp8 else (new(self.slots, self.width), None)
         self.mid, self.rows, self.y = new(self.slots, 2 * self.width), new(self.slots, self.hidden), new(self.tokens, self.hidden)
         self.configs = (CONFIGS[self.fp8][0],) * 2
+        self.place(self.configs)
+
+    def place(self, configs):
+        """where slots go by tiles of these configurations"""
+        for rows in {c["BLOCK_SIZE_M"] for c in configs} - self.places.keys():
+            self.places[rows] = align(self.ids, self.experts, rows)
 
     def share_room(self, other):
         """What lies between the kernels in the room of a layer that runs before or behind."""
@@ -165,8 +179,8 @@ class Layer:
 
     def product(self, second, config):
         (a, sa), (b, sb), d = (self.uq, self.down, self.rows) if second else (self.xq, self.gate_up, self.mid)
-        slots, owner, used = self.places
         n, k, bm, bn = b.shape[1], b.shape[2], config["BLOCK_SIZE_M"], config["BLOCK_SIZE_N"]
+        slots, owner, used = self.places[bm]
         em = self.slots * bm if slots is None else slots.numel()
         strides = (lambda s: s.stride()) if self.fp8 else lambda s: (0, 0, 0)
         block = 128 if self.fp8 else 0
@@ -214,14 +228,18 @@ def small(kernel, tokens, fp8, top_k=8, hidden=2048, width=768):
 
 def compile_one(job):
     folder, second, (fp8, chosen), tokens = job
-    small(load(folder), tokens, fp8).product(second, chosen)
+    layer = small(load(folder), tokens, fp8)
+    layer.place([chosen])
+    layer.product(second, chosen)
     torch.cuda.synchronize()
 
 
-def compile_all(folder, processes=12):
+def compile_all(folder, batches, processes=12):
     """Every configuration of both products into Triton's cache: forms for 1 token, for few, for many, by size and strides alike for all shapes.
     Processes are forked, so before CUDA starts here."""
-    jobs = [(folder, *job) for job in itertools.product((False, True), [(fp8, c) for fp8 in CONFIGS for c in CONFIGS[fp8]], (1, 2, 8))]
+    few = [(fp8, c) for fp8 in CONFIGS for c in CONFIGS[fp8]]
+    many = [(fp8, c) for fp8 in CONFIGS for c in MANY_CONFIGS[fp8] if max(batches) > FEW]
+    jobs = [(folder, *job) for job in [*itertools.product((False, True), few, (1, 2, 8)), *itertools.product((False, True), many, (8,))]]
     with multiprocessing.get_context("fork").Pool(processes) as pool:
         try:
             pool.map_async(compile_one, jobs, chunksize=1).get(120)

@@ -16,7 +16,7 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
 {
     int64_t pairs = tokens * a->top_k, slots = (pass == 1 ? MANY_UP_WORKERS(a->teams) : MANY_DOWN_WORKERS) * a->ring;
     int at = (int)(slots * a->slot_bytes);
-    const int lines = pass == 1 ? F16_UP_LINES(a->format) : MANY_DOWN_LINES(a->format, a->whole);
+    const int lines = pass == 1 ? F16_UP_LINES(a->format) : MANY_DOWN_LINES(a->format, a->whole || a->longer);
     const int words = a->scale_row ? F16_SCALE_WORDS(lines, a->tail) : 0, rooms = a->teams * a->scale_rooms;
     a->at_scales = moii_decode_take(&at, rooms ? (int64_t)rooms * F16_ROWS * a->scale_row : slots * F16_ROWS * 4 * words, 1024);
     a->at_columns = moii_decode_take(&at, a->buffers * a->columns / F16_MOST_TOKENS * a->lines * MANY_LINE(pass, a->format), 16);
@@ -104,13 +104,14 @@ static int fill_launches(moe_decode_f16_sm90_args *a, int64_t tokens, int shared
     return 0;
 }
 
-/* Slots, if they are whole: of MXFP4 two are one. */
+/* Slots, if they are whole; of MXFP4 two are one. */
 static void make_whole(moe_decode_f16_sm90_args *down)
 {
-    const int most = MANY_DOWN_LINES(down->format, true);
-    down->whole = moii_decode_slots_are_whole(down, F16_DOWN_LINES(down->format)) && down->lines % most == 0;
-    if (!down->whole) return;
-    down->parts = down->lines / most, down->slot_lines = most, down->slot_bytes = most * F16_LINE_BYTES(down->format);
+    const int part = F16_DOWN_LINES(down->format), most = MANY_DOWN_LINES(down->format, true);
+    down->whole = moii_decode_slots_are_whole(down, part) && down->lines % most == 0;
+    down->longer = !down->whole && most > part && down->slot_lines == part && down->lines > part;
+    if (!down->whole && !down->longer) return;
+    down->parts = (int)moii_ceil_div(down->lines, most), down->slot_lines = most, down->slot_bytes = most * F16_LINE_BYTES(down->format);
 }
 /* Longer slots only where there are no more launches by them, nor fewer than two slots for each worker that shorter ones leave room for. */
 static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes)

@@ -16,19 +16,20 @@
 
 enum { HELD = 3, GROUPS = 2 };
 
-/* Weights, whether rows are no whole lines, and, of more tokens, whether slots have as many lines as there is room for, and whether pass 1 has fewer teams.
- * The first ROWS are those of few tokens, too; pass 1 of these has UP_ROWS. */
-typedef struct rows { int weights, tail, whole, fewer; } rows;
+/* Weights, whether rows are no whole lines, and, of more tokens, whether slots have as many lines as there is room for, whether pass 1 has fewer teams, and
+ * whether slots of pass 2 are longer.  The first ROWS are those of few tokens, too; pass 1 of these has UP_ROWS. */
+typedef struct rows { int weights, tail, whole, fewer, longer; } rows;
 static const rows all_rows[] = {
-    { F16_MX_E4M3, 0, 0, 0 }, { F16_MX_E5M2, 0, 0, 0 }, { F16_SQUARES, 0, 0, 0 }, { F16_MXFP4, 0, 0, 0 },
-    { F16_MX_E4M3, 1, 0, 0 }, { F16_MX_E5M2, 1, 0, 0 }, { F16_MXFP4, 1, 0, 0 },   { F16_BF16, 0, 0, 0 },
-    { F16_BF16, 1, 0, 0 },    { F16_MXFP4, 0, 1, 0 },   { F16_SQUARES, 0, 1, 0 }, { F16_MX_E4M3, 0, 1, 0 },
-    { F16_MX_E5M2, 0, 1, 0 }, { F16_BF16, 0, 0, 1 },    { F16_SQUARES, 0, 1, 1 }, { F16_MX_E4M3, 0, 1, 1 },
-    { F16_MX_E5M2, 0, 1, 1 },
+    { F16_MX_E4M3, 0, 0, 0, 0 }, { F16_MX_E5M2, 0, 0, 0, 0 }, { F16_SQUARES, 0, 0, 0, 0 }, { F16_MXFP4, 0, 0, 0, 0 },
+    { F16_MX_E4M3, 1, 0, 0, 0 }, { F16_MX_E5M2, 1, 0, 0, 0 }, { F16_MXFP4, 1, 0, 0, 0 }, { F16_BF16, 0, 0, 0, 0 },
+    { F16_BF16, 1, 0, 0, 0 }, { F16_MXFP4, 0, 1, 0, 0 }, { F16_SQUARES, 0, 1, 0, 0 }, { F16_MX_E4M3, 0, 1, 0, 0 },
+    { F16_MX_E5M2, 0, 1, 0, 0 }, { F16_BF16, 0, 0, 1, 0 }, { F16_SQUARES, 0, 1, 1, 0 }, { F16_MX_E4M3, 0, 1, 1, 0 },
+    { F16_MX_E5M2, 0, 1, 1, 0 }, { F16_MXFP4, 0, 0, 0, 1 }, { F16_MXFP4, 1, 0, 0, 1 },
 };
-enum { MANY_ROWS = sizeof all_rows / sizeof *all_rows, FEWER_ROWS = 4, UP_ROWS = MANY_ROWS - FEWER_ROWS - 3, ROWS = UP_ROWS - 1, ROWS_OF_BF16 = 2 };
+enum { MANY_ROWS = sizeof all_rows / sizeof *all_rows, FEWER_ROWS = 4, LONGER_ROWS = 2, UP_ROWS = MANY_ROWS - FEWER_ROWS - LONGER_ROWS - 3 };
+enum { ROWS = UP_ROWS - 1, ROWS_OF_BF16 = 2 };
 
-static rows rows_of(const moe_decode_f16_sm90_args *a) { return (rows){ a->format, a->tail, a->whole, a->teams == MANY_FEWER_TEAMS }; }
+static rows rows_of(const moe_decode_f16_sm90_args *a) { return (rows){ a->format, a->tail, a->whole, a->teams == MANY_FEWER_TEAMS, a->longer }; }
 static const char *tail_of(rows r) { return r.tail ? " TAIL=1" : r.whole ? " WHOLE=1" : ""; }
 
 static void up_defines_for(rows r, int held, char defines[MOII_DEFINES])
@@ -52,16 +53,16 @@ static void many_defines_for(int pass, rows r, int held, int groups, char define
 {
     const char *fewer = r.fewer ? " FEWER=1" : "";
     if (pass == 1) snprintf(defines, MOII_DEFINES, "PASS=1 WEIGHTS=%d HELD=%d GROUPS=%d%s%s", r.weights, held, groups, tail_of(r), fewer);
-    else if (pass == 2) snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d GROUPS=%d%s", r.weights, groups, tail_of(r));
+    else if (pass == 2) snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d GROUPS=%d%s%s", r.weights, groups, tail_of(r), r.longer ? " LONGER=1" : "");
     else snprintf(defines, MOII_DEFINES, "PASS=3");
 }
-/* Beside routing by p (no experts of a lane) pass 1 has no registers for whole slots of MXFP8; pass 2 has no teams. */
+/* Beside routing by p (no experts of a lane) pass 1 has no registers for whole slots of MXFP8, and its slots are not longer; pass 2 has no teams. */
 static bool has_variant(int pass, rows r, int held)
 {
-    return pass == 1 ? held || !r.whole || r.weights == F16_SQUARES || r.weights == F16_MXFP4 : !r.fewer;
+    return pass == 1 ? !r.longer && (held || !r.whole || r.weights == F16_SQUARES || r.weights == F16_MXFP4) : !r.fewer;
 }
 enum { MANY_BY_P = 4 }; /* rows that there are not */
-enum { MANY_VARIANTS = GROUPS * (2 * MANY_ROWS + MANY_ROWS - MANY_BY_P + MANY_ROWS - FEWER_ROWS) + 1 };
+enum { MANY_VARIANTS = GROUPS * (3 * (MANY_ROWS - LONGER_ROWS) - MANY_BY_P + MANY_ROWS - FEWER_ROWS) + 1 };
 /* Pass 1 of 4, of 8 and of no experts of a lane, pass 2, pass 3. */
 static void many_variant(int i, char defines[MOII_DEFINES])
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_many_down.cuh: pass 2 of moe_decode_many_sm90: 16 outputs of a job's pairs are one worker's; pass 3: the sum of a token's pairs.
  *
- * A slot is a part of an item's 16 rows, some lines; of MXFP4 in whole slots two parts.  Sums go to memory, [pair, hidden], each once: they stay in L2.
- * Where a job's columns do not leave room enough, a launch has some of the lines alone, and the next one begins with its sums. */
+ * A slot is a part of an item's 16 rows, some lines; of MXFP4 in whole slots and in longer ones two parts.  Sums go to memory, [pair, hidden], each once: they
+ * stay in L2.  Where a job's columns do not leave room enough, a launch has some of the lines alone, and the next one begins with its sums. */
 #ifndef MOII_DECODE_MANY_DOWN_CUH
 #define MOII_DECODE_MANY_DOWN_CUH
 

@@ -41,8 +41,8 @@ enum { MANY_TEAMS = 3, MANY_FEWER_TEAMS = 2 };
 #define MANY_UP_WORKERS(teams) ((teams) * F16_TEAM)
 #define MANY_UP_WARPS(teams) (MANY_UP_WORKERS(teams) + (teams) + 1)
 enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 8, MANY_TOKENS = 128 };
-/* Most lines of a slot of pass 2: of MXFP4 in whole slots those of two. */
-#define MANY_DOWN_LINES(weights, whole) (F16_PIECE_LINES(weights, whole) * F16_DOWN_LINES(weights))
+/* Most lines of a slot of pass 2: of MXFP4 those of two where they are whole, or longer. */
+#define MANY_DOWN_LINES(weights, longer) (F16_PIECE_LINES(weights, longer) * F16_DOWN_LINES(weights))
 /* Jobs of 16 with more tokens than these and, but of BF16, more of each expert's. */
 enum { MANY_GROUPS_FROM = 64, MANY_GROUPS_FROM_BF16 = 32, MANY_ROWS_FROM = 4, MANY_ROWS_FROM_MXFP4 = 6 };
 /* What a block of pass 2 finds: either half's share and what lies between them, then so many jobs' words of either half. */
@@ -117,6 +117,7 @@ typedef struct moe_decode_f16_sm90_args {
     int scale_rooms, scale_box; /* items of a team whose scales have room; bytes of a row in a box */
     int teams;                  /* more tokens, for the launcher: MANY_TEAMS, or of pass 1 MANY_FEWER_TEAMS, a kernel's FEWER */
     int shifts;                 /* pass 1: 1: a team's warps change places from item to item (MAY_SHIFT); else 0 */
+    int longer;                 /* pass 2, for the launcher: a kernel's LONGER */
     product_map scale_map;      /* of scales that come by boxes */
     product_map whole_map;      /* where rows are no whole lines, of those lines of the weights that are */
 } moe_decode_f16_sm90_args;

@@ -6,7 +6,8 @@
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: down . u for each pair; 3: y = sum of weight * that.  WEIGHTS: F16_MX_E4M3 or its like
  *             HELD: pass 1: from logits of up to 32 * HELD experts, 4 or 8, with up to 8 slots; 0: of up to 512, with any.  GROUPS: passes 1 and 2: columns
  *             of a job, 8 each, 1 or 2.  TAIL: rows are no whole lines.  WHOLE: each slot has all of the lines that it has room for; of MXFP8 scales come
- *             by boxes in pass 1, of MXFP4 codes by pieces of two lines.  FEWER: pass 1 has two teams
+ *             by boxes in pass 1, of MXFP4 codes by pieces of two lines.  FEWER: pass 1 has two teams.  LONGER: pass 2, MXFP4: slots have up to six lines,
+ *             not three
  *   grid      passes 1 and 2: multiprocessors; pass 3: as many, or two for each
  *   job       up to GROUPS * 8 tokens of one expert: the columns of a product (decode_many_lists.cuh)
  *   item      16 rows of a job's expert.  Pass 1: 8 rows of gate and the same 8 of up; pass 2: 16 outputs.  A block has neighbouring ones
@@ -22,7 +23,10 @@
 #define FEWER 0
 #endif
 #include "moe_decode_f16_sm90_args.h"
-#define LINES MANY_DOWN_LINES(WEIGHTS, WHOLE)
+#ifndef LONGER
+#define LONGER 0
+#endif
+#define LINES MANY_DOWN_LINES(WEIGHTS, WHOLE || LONGER)
 #include "own_warp.cuh"
 #include "silu.h"
 
