@@ -235,3 +235,58 @@ bool check_row(moi_ctx *ctx, const char *row, problem *p, const double *y, const
     moit_free(got);
     return takes;
 }
+
+moi_ctx *decode_contexts[DECODE_CONTEXTS];
+
+void decode_check(problem *p)
+{
+    int64_t n = p->a.tokens * p->d.hidden;
+    double *y = calloc((size_t)n + 1, sizeof *y), *bound = calloc((size_t)n + 1, sizeof *bound);
+    exact(p, y, bound);
+    for (int r = 0; moit_row("moe_decode", r); r++) {
+        check_row(decode_contexts[0], moit_row("moe_decode", r), p, y, bound);
+        if (strcmp(moit_row("moe_decode", r), "moe_decode_ref") != 0) check_row(decode_contexts[3], moit_row("moe_decode", r), p, y, bound);
+    }
+    for (int r = 0; gpu_row("moe_decode", r); r++) check_row(NULL, gpu_row("moe_decode", r), p, y, bound);
+    free(y), free(bound);
+}
+
+int decode_open_contexts(void **state)
+{
+    (void)state;
+    for (int i = 0; i < DECODE_CONTEXTS; i++) {
+        moi_ctx_config c = MOI_CTX_CONFIG_INIT;
+        c.threads = i < 3 ? i + 1 : 1;
+        c.backend = MOI_BACKEND_CPU;
+        if (i == 3) setenv("MOI_CPU_ISA", "generic", 1);
+        moit_ok(moi_ctx_create(&decode_contexts[i], &c));
+    }
+    unsetenv("MOI_CPU_ISA");
+    return 0;
+}
+int decode_close_contexts(void **state)
+{
+    (void)state;
+    for (int i = 0; i < DECODE_CONTEXTS; i++) moi_ctx_free(decode_contexts[i]);
+    return 0;
+}
+
+void decode_check_alone(const char *row, const problem *p, int64_t token)
+{
+    problem whole = *p, one = *p;
+    char *all = moit_alloc(y_bytes(p)), *alone = moit_alloc(y_bytes(p));
+    one.a.tokens = 1, one.a.x = (const char *)p->a.x + token * moi_row_bytes(p->d.x, p->d.hidden);
+    one.a.ids = p->a.ids + token * p->d.top_k, one.a.weights = p->a.weights + token * p->d.top_k;
+    if (run_on(decode_contexts[1], row, &whole, all) && run_on(decode_contexts[1], row, &one, alone))
+        assert_memory_equal(all + token * y_bytes(&one), alone, (size_t)y_bytes(&one));
+    moit_free(all), moit_free(alone);
+}
+
+void decode_check_case(size_t i, const moi_format *weights, shape size, bool always)
+{
+    if (!moit_picked(always ? 97 : i + 1) || (!always && !moit_gpu())) return;
+    problem p = problem_make(*weights, size, MOI_BF16, MOI_F32);
+    decode_check(&p);
+    for (int r = 0; gpu_row("moe_decode", r); r++) decode_check_alone(gpu_row("moe_decode", r), &p, 0);
+    problem_free(&p);
+}

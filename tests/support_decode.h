@@ -41,4 +41,16 @@ bool check_row(moi_ctx *ctx, const char *row, problem *p, const double *y, const
 /* Row r of the cuda back end, NULL behind the last or where there is no device. */
 const char *gpu_row(const char *op, int r);
 
+/* Contexts beside the default one: other thread counts, and plain C bodies; a group's set-up and tear-down. */
+enum { DECODE_CONTEXTS = 4 };
+extern moi_ctx *decode_contexts[DECODE_CONTEXTS];
+int decode_open_contexts(void **state);
+int decode_close_contexts(void **state);
+/* Every row, with the machine's best bodies and with plain C ones. */
+void decode_check(problem *p);
+/* A token's bits are those that it has alone. */
+void decode_check_alone(const char *row, const problem *p, int64_t token);
+/* Case i of a list; always: it is in the selection that runs without a GPU, where others are for a device alone. */
+void decode_check_case(size_t i, const moi_format *weights, shape size, bool always);
+
 #endif

@@ -29,44 +29,6 @@ static int formats(moi_format *out)
 }
 enum { MAX_FORMATS = 32 };
 
-/* Contexts beside the default one: other thread counts, and plain C bodies. */
-static moi_ctx *contexts[4];
-enum { CONTEXTS = 4 };
-
-/* Every row, with the machine's best bodies and with plain C ones. */
-static void check(problem *p)
-{
-    int64_t n = p->a.tokens * p->d.hidden;
-    double *y = calloc((size_t)n + 1, sizeof *y), *bound = calloc((size_t)n + 1, sizeof *bound);
-    exact(p, y, bound);
-    for (int r = 0; moit_row("moe_decode", r); r++) {
-        check_row(contexts[0], moit_row("moe_decode", r), p, y, bound);
-        if (strcmp(moit_row("moe_decode", r), "moe_decode_ref") != 0) check_row(contexts[3], moit_row("moe_decode", r), p, y, bound);
-    }
-    for (int r = 0; gpu_row("moe_decode", r); r++) check_row(NULL, gpu_row("moe_decode", r), p, y, bound);
-    free(y), free(bound);
-}
-
-static int open_contexts(void **state)
-{
-    (void)state;
-    for (int i = 0; i < CONTEXTS; i++) {
-        moi_ctx_config c = MOI_CTX_CONFIG_INIT;
-        c.threads = i < 3 ? i + 1 : 1;
-        c.backend = MOI_BACKEND_CPU;
-        if (i == 3) setenv("MOI_CPU_ISA", "generic", 1);
-        moit_ok(moi_ctx_create(&contexts[i], &c));
-    }
-    unsetenv("MOI_CPU_ISA");
-    return 0;
-}
-static int close_contexts(void **state)
-{
-    (void)state;
-    for (int i = 0; i < CONTEXTS; i++) moi_ctx_free(contexts[i]);
-    return 0;
-}
-
 /* P:decode.bound, P:guard, P:empty */
 static void test_bound(void **state)
 {
@@ -76,7 +38,7 @@ static void test_bound(void **state)
     for (int i = 0; i < n; i++)
         for (int s = 0; s < SHAPES; s++) {
             problem p = problem_make(f[i], shapes[s], (i + s) & 1 ? MOI_BF16 : MOI_F32, (i + s) & 2 ? MOI_BF16 : MOI_F32);
-            check(&p);
+            decode_check(&p);
             problem_free(&p);
         }
 }
@@ -92,9 +54,9 @@ static void test_batch_and_threads(void **state)
             const char *row = moit_row("moe_decode", r);
             problem p = problem_make(f[i], (shape){ 6, 100, 37, 3, 3 }, i & 1 ? MOI_BF16 : MOI_F32, MOI_F32);
             char *first = moit_alloc(y_bytes(&p)), *again = moit_alloc(y_bytes(&p));
-            run_on(contexts[0], row, &p, first);
+            run_on(decode_contexts[0], row, &p, first);
             for (int c = 1; c < (i % 5 ? 2 : 3); c++) {
-                run_on(contexts[c], row, &p, again);
+                run_on(decode_contexts[c], row, &p, again);
                 assert_memory_equal(first, again, (size_t)y_bytes(&p));
             }
             problem one = p;
@@ -106,7 +68,7 @@ static void test_batch_and_threads(void **state)
                 memcpy(weights, p.weights + 3 * t, sizeof(float) * 3);
                 memcpy(x, (char *)p.x + t * moi_row_bytes(p.d.x, 100), (size_t)moi_row_bytes(p.d.x, 100));
                 one.a.ids = ids, one.a.weights = weights, one.a.x = x;
-                run_on(contexts[1], row, &one, again);
+                run_on(decode_contexts[1], row, &one, again);
                 assert_memory_equal(first + 400 * t, again, 400);
             }
             moit_free(first), moit_free(again);
@@ -119,12 +81,12 @@ static void test_nan_token(void **state)
 {
     (void)state;
     for (int r = 0; moit_row("moe_decode", r); r++)
-        for (int c = 1; c < CONTEXTS; c += 2) { /* two threads; plain C */
+        for (int c = 1; c < DECODE_CONTEXTS; c += 2) { /* two threads; plain C */
             problem p = problem_make(MOI_FORMAT_MXFP8, (shape){ 3, 96, 32, 4, 2 }, MOI_F32, MOI_F32);
             float *clean = moit_alloc(y_bytes(&p)), *y = moit_alloc(y_bytes(&p));
-            run_on(contexts[c], moit_row("moe_decode", r), &p, clean);
+            run_on(decode_contexts[c], moit_row("moe_decode", r), &p, clean);
             ((float *)p.x)[96 + 40] = NAN;
-            run_on(contexts[c], moit_row("moe_decode", r), &p, y);
+            run_on(decode_contexts[c], moit_row("moe_decode", r), &p, y);
             for (int j = 0; j < 96; j++) assert_true(isnan(y[96 + j]));
             assert_memory_equal(y, clean, 96 * 4);
             assert_memory_equal(y + 192, clean + 192, 96 * 4);
@@ -153,7 +115,7 @@ static void test_special_weights(void **state)
             else if (!p.scales[which]) *(unsigned short *)p.codes[which] = (unsigned short)(kind & 1 ? 0x7F80 : 0xFFC0);
             else if (q->recipe == MOI_RECIPE_MX32) *(unsigned char *)p.scales[which] = e8m0[kind - 6];
             else *(float *)p.scales[which] = f32[kind - 6];
-            check(&p);
+            decode_check(&p);
             problem_free(&p);
         }
 }
@@ -178,7 +140,7 @@ static void test_special_lines(void **state)
         else if (kind == 3 && q->elem == MOI_E4M3) ((unsigned char *)p.codes[which])[code] = 0x7F;
         else if (q->recipe == MOI_RECIPE_MX32) ((unsigned char *)p.scales[which])[which ? (256 + 200) * 4 + 3 : (256 + 130) * 8 + 7] = e8m0[kind];
         else ((float *)p.scales[which])[which ? 2 + 1 : 4 + 3] = f32[kind];
-        check(&p);
+        decode_check(&p);
         problem_free(&p);
     }
 }
@@ -205,21 +167,9 @@ static void test_neighbours(void **state)
                 if (scales) memset((char *)p.scales[which] + r * scales, 0xFF, (size_t)scales);
             }
         }
-        check(&p);
+        decode_check(&p);
         problem_free(&p);
     }
-}
-
-/* A token's bits are those that it has alone. */
-static void check_alone(const char *row, const problem *p, int64_t token)
-{
-    problem whole = *p, one = *p;
-    char *all = moit_alloc(y_bytes(p)), *alone = moit_alloc(y_bytes(p));
-    one.a.tokens = 1, one.a.x = (const char *)p->a.x + token * moi_row_bytes(p->d.x, p->d.hidden);
-    one.a.ids = p->a.ids + token * p->d.top_k, one.a.weights = p->a.weights + token * p->d.top_k;
-    if (run_on(contexts[1], row, &whole, all) && run_on(contexts[1], row, &one, alone))
-        assert_memory_equal(all + token * y_bytes(&one), alone, (size_t)y_bytes(&one));
-    moit_free(all), moit_free(alone);
 }
 
 /* Every third row has scales with which sums of codes leave FP32, though x or u, which are as small, bring them back; every fourth token is NaN.  Where
@@ -252,170 +202,10 @@ static void test_far_scales(void **state)
             const int others = !wide ? least[elem] - 9 : block < scales - LAST ? 0 : least[elem] - 2 * MORE;
             if (l / scales % 3 == 0) *s = (unsigned char)(block < 4 ? least[elem] + *s % 3 : others);
         }
-        check(&p);
-        for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p, 0);
+        decode_check(&p);
+        for (int r = 0; gpu_row("moe_decode", r); r++) decode_check_alone(gpu_row("moe_decode", r), &p, 0);
         problem_free(&p);
     }
-}
-
-/* Case i of a list; always: it is in the selection that runs without a GPU, where others are for a device alone. */
-static void check_case(size_t i, const moi_format *weights, shape size, bool always)
-{
-    if (!moit_picked(always ? 97 : i + 1) || (!always && !moit_gpu())) return;
-    problem p = problem_make(*weights, size, MOI_BF16, MOI_F32);
-    check(&p);
-    for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p, 0);
-    problem_free(&p);
-}
-
-/* Items whose scales come by boxes of 16 to 128 bytes of a row, one or several (test_decode_layout.c: test_boxes), and of more items than have room; last a
- * plan that has boxes for some batches and not for others. */
-static void test_scale_boxes(void **state)
-{
-    (void)state;
-    const moi_format formats[] = { MOI_FORMAT_MXFP8, { .recipe = MOI_RECIPE_MX32, .elem = MOI_E5M2 } };
-    static const struct { int64_t tokens, hidden, width, experts, top_k; bool always; } cases[] = {
-        { 9, 1024, 640, 2, 2, 0 },  { 70, 1024, 2048, 2, 2, 0 }, { 9, 1536, 64, 2, 2, 1 },   { 70, 1536, 64, 2, 2, 0 },
-        { 9, 2048, 160, 2, 2, 0 },  { 70, 2048, 160, 2, 2, 0 },  { 9, 3072, 96, 2, 2, 1 },   { 9, 4096, 32, 2, 2, 1 },
-        { 70, 4096, 96, 2, 2, 0 },  { 8, 6144, 32, 2, 2, 0 },    { 70, 8192, 64, 2, 2, 0 },  { 70, 3072, 32, 160, 8, 0 },
-        { 128, 3072, 32, 255, 8, 0 },
-    };
-    enum { CASES = sizeof cases / sizeof *cases };
-    for (int i = 0; i < 2 * CASES; i++) { /* those of `always` are in one format */
-        const int c = i % CASES;
-        const bool always = cases[c].always && c % 2 == i / CASES;
-        const shape size = { cases[c].tokens, cases[c].hidden, cases[c].width, cases[c].experts, cases[c].top_k };
-        check_case((size_t)i, &formats[i / CASES], size, always);
-    }
-}
-
-/* MXFP4 in slots that are whole: of pass 1 alone, of pass 2 alone, and of both; with few tokens, with jobs of 8 and of 16 columns, and with more slots than
- * maxima route.  Most are for a device alone. */
-static void test_whole_fours(void **state)
-{
-    (void)state;
-    const moi_format fours = MOI_FORMAT_MXFP4;
-    static const struct { shape size; bool always; } cases[] = {
-        { { 2, 2048, 32, 2, 1 }, true },      { { 9, 2048, 768, 2, 1 }, true },    { { 9, 96, 3840, 2, 2 }, false },    { { 70, 2048, 768, 3, 2 }, false },
-        { { 70, 2048, 160, 2, 1 }, false },   { { 70, 64, 1536, 2, 1 }, false },   { { 8, 3584, 160, 3, 2 }, false },   { { 9, 2048, 96, 9, 9 }, false },
-        { { 40, 4096, 1536, 3, 2 }, false },  { { 128, 2048, 768, 9, 9 }, false }, { { 9, 2048, 64, 200, 8 }, false },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, &fours, cases[i].size, cases[i].always);
-}
-
-/* MXFP4, pass 2 in slots of up to six lines that are not whole: the last of three lines, of one and of two, lines that are no whole ones, and jobs of 16
- * columns. */
-static void test_longer_slots(void **state)
-{
-    (void)state;
-    const moi_format fours = MOI_FORMAT_MXFP4;
-    static const struct { shape size; bool always; } cases[] = {
-        { { 9, 64, 1152, 2, 1 }, true },  { { 10, 96, 832, 2, 2 }, true },   { { 70, 96, 1024, 2, 1 }, true },
-        { { 9, 160, 544, 3, 2 }, false }, { { 70, 64, 2080, 3, 2 }, false }, { { 12, 2048, 2048, 3, 2 }, false },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, &fours, cases[i].size, cases[i].always);
-}
-
-/* What the third of some parts of gate's and up's rows adds is the opposite of the first one's, and so large that sums show the order of the parts. */
-static void set_against(problem *p, int64_t values)
-{
-    const moi_format *q = &p->d.weights;
-    const int64_t h = p->d.hidden, rows = p->d.experts * 2 * p->d.width, bytes = moi_row_bytes(q->elem, h), part = moi_row_bytes(q->elem, values);
-    const int64_t scales = moi_scale_bytes(q, 1, h, 0), of_part = moi_scale_bytes(q, 1, values, 0);
-    const int64_t scale_rows = q->recipe == MOI_RECIPE_BLK128 ? rows / 128 : rows;
-    for (int64_t r = 0; r < rows; r++) memcpy((char *)p->codes[0] + r * bytes + 2 * part, (char *)p->codes[0] + r * bytes, (size_t)part);
-    for (int64_t r = 0; scales && r < scale_rows; r++)
-        memcpy((char *)p->scales[0] + r * scales + 2 * of_part, (char *)p->scales[0] + r * scales, (size_t)of_part);
-    for (int64_t i = 0; i < p->a.tokens * h; i++) {
-        if (i % h >= values) continue;
-        const float x = 0x1p14f * (float)moi_decode(MOI_BF16, p->x, i);
-        moi_encode(MOI_BF16, p->x, i, x), moi_encode(MOI_BF16, p->x, i + 2 * values, -x);
-    }
-}
-
-/* Rows whose slots a team's four warps share unevenly, so that they change places from item to item: by number, by a last one of fewer lines, by lines that are
- * no whole ones.  Sums must not depend on who has which: the last token's items fall to others when it is alone.  The latter cases have several
- * items for each team of a device; the last but one has more slots than maxima route, the last one's pass 1 two teams. */
-static void test_shifts(void **state)
-{
-    (void)state;
-    const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
-    const struct { const moi_format *weights; shape size; int64_t slot; bool always; } cases[] = {
-        { &mx, { 9, 1152, 160, 3, 2 }, 256, true },       { &fours, { 4, 2560, 96, 3, 1 }, 512, true },
-        { &bf16, { 10, 576, 160, 2, 2 }, 128, true },     { &fours, { 4, 2560, 2560, 3, 1 }, 512, false },
-        { &fours, { 9, 2304, 2560, 4, 2 }, 512, false },  { &blk, { 70, 1152, 2560, 4, 2 }, 256, false },
-        { &mx, { 70, 1056, 2560, 4, 2 }, 256, false },    { &fours, { 12, 2880, 2560, 4, 2 }, 512, false },
-        { &fours, { 70, 5120, 1280, 2, 1 }, 512, false }, { &bf16, { 40, 2880, 1280, 3, 2 }, 128, false },
-        { &fours, { 70, 2336, 256, 9, 9 }, 512, false },  { &mx, { 70, 3584, 1280, 3, 2 }, 256, false },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (!moit_picked(cases[i].always ? 97 : i + 1) || (!cases[i].always && !moit_gpu())) continue;
-        problem p = problem_make(*cases[i].weights, cases[i].size, MOI_BF16, MOI_F32);
-        set_against(&p, cases[i].slot);
-        check(&p);
-        for (int r = 0; gpu_row("moe_decode", r); r++) check_alone(gpu_row("moe_decode", r), &p, p.a.tokens - 1);
-        problem_free(&p);
-    }
-}
-
-/* Rows so long that pass 1 has two teams (test_decode_layout.c: test_teams), with jobs of 8 and of 16 columns, three slots of a worker, two, and one.  Those of
- * more items than teams, and the last, whose tokens have more slots than maxima route, are for a device alone. */
-static void test_two_teams(void **state)
-{
-    (void)state;
-    const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16;
-    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
-        { &blk, { 9, 7168, 128, 2, 2 }, true },    { &blk, { 70, 5120, 128, 2, 1 }, true },  { &bf16, { 70, 4096, 64, 2, 1 }, true },
-        { &mx, { 9, 7168, 32, 2, 1 }, true },      { &mx, { 70, 5120, 160, 4, 2 }, false },  { &blk, { 70, 4096, 640, 3, 2 }, false },
-        { &blk, { 128, 5120, 384, 5, 3 }, false }, { &bf16, { 11, 7680, 320, 3, 2 }, false }, { &mx, { 12, 7168, 320, 3, 2 }, false },
-        { &mx, { 90, 4096, 640, 3, 2 }, false },   { &blk, { 9, 7168, 128, 9, 9 }, false },  { &bf16, { 9, 7168, 64, 9, 9 }, false },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, cases[i].weights, cases[i].size, cases[i].always);
-}
-
-/* Sums of so many bytes that they are discarded when they are read (test_decode_layout.c: test_discards; an emulated device writes NaN there), of rows that are
- * no whole pieces, with more slots than are added up at once; the second launch's, which discards nothing, lie where the first one's were.  The others are for
- * a device alone. */
-static void test_discarded_sums(void **state)
-{
-    (void)state;
-    const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16;
-    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
-        { &mx, { 150, 800, 32, 16, 16 }, true }, { &blk, { 128, 2048, 256, 16, 8 }, false }, { &bf16, { 96, 4096, 64, 8, 8 }, false },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, cases[i].weights, cases[i].size, cases[i].always);
-}
-
-/* Blocks of pass 2 of up to 8 tokens that lack a tile which would always be the same workers': the first ones with the four multiprocessors of an emulated
- * device, the last with an H200's. */
-static void test_missing_tiles(void **state)
-{
-    (void)state;
-    const moi_format mx = MOI_FORMAT_MXFP8, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
-    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
-        { &mx, { 2, 224, 32, 2, 2 }, true },
-        { &bf16, { 1, 224, 64, 2, 2 }, true },
-        { &fours, { 3, 224, 160, 2, 1 }, true },
-        { &mx, { 2, 6368, 160, 2, 2 }, false },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, cases[i].weights, cases[i].size, cases[i].always);
-}
-
-/* Up to 8 tokens whose sums of pass 2 have room by whole items alone (test_decode_layout.c: test_items), slots of three lines and of two, and blocks that lack
- * a tile: the first ones with the four multiprocessors of an emulated device, the last eight with an H200's.  BF16 with two tokens would be faster by three
- * launches, and has them but where pass 2 would be several. */
-static void test_items(void **state)
-{
-    (void)state;
-    const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
-    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
-        { &mx, { 8, 512, 640, 3, 2 }, true },     { &mx, { 7, 480, 640, 2, 2 }, true },      { &blk, { 8, 512, 512, 4, 3 }, true },
-        { &bf16, { 1, 512, 1536, 8, 8 }, true },  { &bf16, { 2, 512, 1536, 4, 4 }, true },   { &bf16, { 2, 256, 10240, 2, 2 }, true },
-        { &fours, { 8, 512, 1536, 4, 4 }, true }, { &blk, { 2, 7168, 2048, 9, 8 }, false },  { &mx, { 4, 4096, 1536, 9, 8 }, false },
-        { &mx, { 2, 6144, 2048, 9, 8 }, false },  { &mx, { 8, 2048, 1408, 64, 6 }, false },  { &mx, { 2, 6368, 768, 4, 16 }, false },
-        { &mx, { 4, 6144, 512, 4, 16 }, false },  { &fours, { 4, 6144, 1536, 4, 16 }, false }, { &bf16, { 1, 8192, 1536, 4, 16 }, false },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(i, cases[i].weights, cases[i].size, cases[i].always);
 }
 
 /* x so large that sums of codes leave FP32 although the dequantised products do not. */
@@ -427,7 +217,7 @@ static void test_large_x(void **state)
     memset(p.codes[0], 0x7E, 6 * 64);
     memset(p.scales[0], 7, 6 * 2);
     for (int l = 0; l < 64; l++) ((float *)p.x)[l] = l % 2 ? -1.25e38f : 1.5e38f;
-    check(&p);
+    decode_check(&p);
     problem_free(&p);
 }
 
@@ -448,7 +238,7 @@ static void test_wide_x(void **state)
             if (kind == 2 && l / 32 % 2) v = 0.0f; /* whole blocks */
             moi_encode(p.d.x, p.x, l, v);
         }
-        check(&p);
+        decode_check(&p);
         problem_free(&p);
     }
 }
@@ -464,7 +254,7 @@ static void test_apart(void **state)
             if (f[i].layout != MOI_LAYOUT_ROW) continue; /* in the others, gate's scales are no run of their own */
             problem p = problem_make(f[i], (shape){ 2, 130, 128, 3, 2 }, i & 1 ? MOI_BF16 : MOI_F32, MOI_F32);
             void *first = moit_alloc(y_bytes(&p)), *again = moit_alloc(y_bytes(&p)), *owned[3][3][2];
-            run_on(contexts[1], moit_row("moe_decode", r), &p, first);
+            run_on(decode_contexts[1], moit_row("moe_decode", r), &p, first);
             moi_expert_operands apart[3] = { { .gate = { 0 } } };
             int64_t data_step = moi_dtype_bits(f[i].elem) < 16 ? 1 : moi_dtype_bits(f[i].elem) / 8, scale_step = f[i].recipe == MOI_RECIPE_BLK128 ? 4 : 1;
             for (int e = 0; e < 3; e++)
@@ -481,7 +271,7 @@ static void test_apart(void **state)
             problem q = p;
             q.a.apart = apart;
             q.a.gate_up = q.a.down = (moi_operand){ NULL, NULL, 0 };
-            run_on(contexts[1], moit_row("moe_decode", r), &q, again);
+            run_on(decode_contexts[1], moit_row("moe_decode", r), &q, again);
             assert_memory_equal(first, again, (size_t)y_bytes(&p));
             for (int o = 0; o < 18; o++) free(owned[o / 6][o / 2 % 3][o % 2]);
             moit_free(first), moit_free(again);
@@ -496,9 +286,9 @@ static void check_two(const char *row, moi_format f, int64_t tokens, int64_t mor
                      problem_make(f, (shape){ more_tokens, 128, 384, 5, 2 }, MOI_BF16, MOI_BF16) };
     void *alone[2], *two[2];
     for (int i = 0; i < 2; i++) alone[i] = moit_alloc(y_bytes(&p[i])), two[i] = moit_alloc(y_bytes(&p[i]));
-    if (run_two(contexts[1], row, p, two))
+    if (run_two(decode_contexts[1], row, p, two))
         for (int i = 0; i < 2; i++) {
-            assert_true(run_on(contexts[1], row, &p[i], alone[i]));
+            assert_true(run_on(decode_contexts[1], row, &p[i], alone[i]));
             assert_memory_equal(alone[i], two[i], (size_t)y_bytes(&p[i]));
         }
     for (int i = 0; i < 2; i++) moit_free(alone[i]), moit_free(two[i]), problem_free(&p[i]);
@@ -578,10 +368,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bound), cmocka_unit_test(test_batch_and_threads), cmocka_unit_test(test_nan_token),
         cmocka_unit_test(test_special_weights), cmocka_unit_test(test_special_lines), cmocka_unit_test(test_neighbours), cmocka_unit_test(test_far_scales),
-        cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_whole_fours), cmocka_unit_test(test_longer_slots), cmocka_unit_test(test_shifts),
-        cmocka_unit_test(test_two_teams), cmocka_unit_test(test_discarded_sums), cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_items),
         cmocka_unit_test(test_large_x), cmocka_unit_test(test_wide_x), cmocka_unit_test(test_apart), cmocka_unit_test(test_one_workspace),
         cmocka_unit_test(test_refusals),
     };
-    return cmocka_run_group_tests(tests, open_contexts, close_contexts);
+    return cmocka_run_group_tests(tests, decode_open_contexts, decode_close_contexts);
 }

@@ -207,7 +207,7 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, const
         { a->at_barriers, 8 * (slots + 4 * a->teams + 2 * a->buffers + a->teams * a->scale_rooms), 8 },
         { a->at_expert, a->most_jobs * 4, 4 },
         { up ? a->at_sums : a->at_column, up ? up_sums : a->most_jobs * a->columns * 2, 16 },
-        { up ? a->at_ids : a->at_share, up ? larger(pairs * 2, a->experts <= 512 ? a->experts * 4 : 0) : 0, 4 },
+        { up ? a->at_weights : a->at_share, up && a->experts <= 512 ? a->experts * 4 : 0, 4 },
         { up ? a->at_kept : a->at_share, up ? pairs * 2 : 0, 2 },
         { up ? a->at_first : a->at_share, up ? (a->experts + 1) * 4 : 0, 4 },
         { up ? a->at_tokens : a->at_share, up ? (tokens + 31) / 32 * ((a->experts + 3) / 4 * 4) * 4 : 0, 16 },
@@ -216,7 +216,7 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, const
         { end, 0, 1 },
     };
     check_order(places, sizeof places / sizeof *places);
-    if (up) assert_int_equal(a->at_weights, a->at_ids); /* where ids are given no weights are found */
+    if (up) assert_true(a->at_ids == a->at_sums && pairs * 2 <= up_sums); /* before there are sums */
 }
 
 /* As many jobs as there can be: each expert's last one is not full, the others are. */
@@ -235,7 +235,9 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
     moii_gpu_launch launch[3], few_launch[2];
     int groups;
     if (!moii_decode_many_layout(&d, tokens, SMS, SHARED, args, launch, &groups)) { /* columns of hidden, or lists of many experts beside long rows */
-        assert_true(hidden > MOII_DECODE_F16_HIDDEN || (experts == MOII_DECODE_F16_EXPERTS && (hidden > 4096 || width > 4096) && tokens > 16));
+        const bool many = experts == MOII_DECODE_F16_EXPERTS && tokens > 16, more = experts == 512 && tokens > 128;
+        const int longest = many && tokens > 256 ? 2048 : 4096;
+        assert_true(hidden > MOII_DECODE_F16_HIDDEN || ((many || more) && (hidden > longest || width > longest)) || tokens * top_k > MANY_PAIRS);
         return;
     }
     const bool early = groups == 1 || bf16;
@@ -280,7 +282,8 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
 static void test_many(void **state)
 {
     (void)state;
-    check_all(check_many, 1, MANY_TOKENS);
+    check_all(check_many, 1, 256);
+    check_all(check_many, MANY_TOKENS, MANY_TOKENS);
 }
 
 /* From 6 MB of sums on, of which a line of L2 is one pair's. */
@@ -303,7 +306,7 @@ static void test_rooms(void **state)
     (void)state;
     static const int shapes[][2] = { { 2048, 768 }, { 4096, 1536 } };
     for (int i = 0; i < 2; i++)
-        for (int tokens = 16; tokens <= MANY_TOKENS; tokens *= 2) {
+        for (int tokens = 16; tokens <= 128; tokens *= 2) {
             const moi_moe_decode_desc d = { .max_tokens = tokens, .hidden = shapes[i][0], .width = shapes[i][1], .experts = 128, .top_k = 8 };
             _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
             moii_gpu_launch launch[3];
@@ -324,7 +327,8 @@ static void test_rooms(void **state)
         }
 }
 
-/* Boxes of pass 1's scales, of the longest power of two that divides a row; rooms for four items of a team, or two, or none.  test_decode.c runs these. */
+/* Boxes of pass 1's scales, of the longest power of two that divides a row; rooms for four items of a team, or two, or none.  test_decode_slots.c has
+ * these. */
 static void test_boxes(void **state)
 {
     (void)state;
@@ -332,7 +336,7 @@ static void test_boxes(void **state)
         { 16, 1024, 2, 2, 32, 4 },  { 128, 1024, 2, 2, 32, 4 },  { 16, 1536, 2, 2, 16, 4 }, { 128, 1536, 2, 2, 16, 2 }, { 16, 2048, 2, 2, 64, 4 },
         { 128, 2048, 2, 2, 64, 4 }, { 16, 3072, 2, 2, 32, 2 },   { 16, 4096, 2, 2, 128, 4 }, { 128, 4096, 2, 2, 128, 2 }, { 8, 6144, 2, 2, 64, 2 },
         { 128, 8192, 2, 2, 128, 2 }, { 16, 3072, 256, 8, 32, 2 }, { 64, 3072, 256, 8, 32, 0 }, { 96, 3072, 160, 8, 32, 2 },
-        { 128, 3072, 255, 8, 32, 4 }, { 128, 3072, 256, 8, 32, 0 },
+        { 128, 3072, 255, 8, 32, 2 }, { 128, 3072, 256, 8, 32, 0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = 32, .experts = cases[i].experts,
@@ -346,7 +350,7 @@ static void test_boxes(void **state)
 }
 
 /* Two teams where three have one slot for each worker, or do not fit beside 16 columns; of MXFP4 three.  One slot with many rows alone.  The second half is of
- * few experts, and what test_decode.c and test_decode_logits.c run. */
+ * few experts, and what test_decode_slots.c and test_decode_logits.c run. */
 static void test_teams(void **state)
 {
     (void)state;
@@ -356,7 +360,7 @@ static void test_teams(void **state)
         { &bf16, 64, 4096, 128, 8, 1, 3, 2 }, { &bf16, 128, 4096, 128, 8, 2, 2, 2 }, { &fours, 128, 4096, 128, 8, 2, 3, 1 },
         { &blk, 96, 5120, 160, 8, 1, 3, 2 },
         { &blk, 128, 5120, 160, 8, 2, 2, 1 }, { &blk, 128, 5120, 192, 8, 1, 3, 2 },  { &mx, 128, 5120, 160, 8, 1, 3, 2 },  { &blk, 16, 7168, 256, 8, 1, 2, 2 },
-        { &mx, 128, 7168, 256, 8, 1, 2, 2 },  { &bf16, 128, 7168, 256, 8, 1, 2, 2 }, { &fours, 16, 7168, 256, 8, 1, 3, 1 }, { &blk, 128, 7168, 32, 8, 1, 2, 2 },
+        { &mx, 128, 7168, 256, 8, 1, 2, 2 },  { &bf16, 128, 7168, 256, 8, 1, 2, 2 }, { &fours, 16, 7168, 256, 8, 1, 3, 1 }, { &blk, 128, 7168, 32, 8, 1, 2, 3 },
         { &mx, 16, 7168, 32, 8, 1, 2, 2 },    { &mx, 64, 7168, 128, 4, 1, 2, 2 },    { &mx, 96, 5120, 64, 8, 2, 2, 1 },    { &mx, 128, 3072, 192, 8, 2, 2, 3 },
         { &blk, 16, 7168, 2, 2, 1, 2, 3 },    { &blk, 96, 5120, 2, 1, 2, 2, 1 },     { &bf16, 96, 4096, 2, 1, 2, 2, 2 },   { &mx, 16, 7168, 2, 1, 1, 2, 2 },
         { &mx, 96, 5120, 4, 2, 2, 2, 1 },     { &blk, 96, 4096, 3, 2, 2, 2, 2 },     { &blk, 128, 5120, 5, 3, 2, 2, 1 },   { &bf16, 16, 7680, 3, 2, 1, 2, 3 },
@@ -487,14 +491,42 @@ static void test_crossing(void **state)
         { &mx, 2048, 672, 128, false, 16 },     { &blk, 2048, 768, 128, true, 129 },  { &blk, 4096, 1536, 128, true, 129 },
         { &blk, 2048, 736, 128, false, 96 },    { &bf16, 2048, 768, 128, true, 129 }, { &bf16, 4096, 1536, 128, true, 129 },
         { &bf16, 4096, 14336, 8, true, 16 },    { &bf16, 2048, 736, 128, true, 129 }, { &f16, 2048, 768, 128, false, 96 },
-        { &fours, 2048, 768, 128, true, 135 },  { &fours, 4096, 1536, 128, true, 135 }, { &fours, 4096, 14336, 32, true, 20 },
+        { &fours, 2048, 768, 128, true, 129 },  { &fours, 4096, 1536, 128, true, 129 }, { &fours, 4096, 14336, 32, true, 20 },
         { &fours, 2048, 736, 128, true, 129 },  { &fours, 2048, 750, 128, false, 80 }, { &vectors, 2048, 768, 128, false, 96 },
         { &vectors, 4096, 1536, 128, false, 16 }, { &vectors, 2048, 512, 256, false, 129 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const moi_moe_decode_desc d = { .max_tokens = 4096, .hidden = cases[i].hidden, .width = cases[i].width, .experts = cases[i].experts, .top_k = 8,
                                         .weights = *cases[i].weights };
-        assert_int_equal(moii_decode_crossing(&d, cases[i].f16, 128), cases[i].from);
+        assert_int_equal(moii_decode_crossing(&d, cases[i].f16, 128, 129), cases[i].from);
+    }
+}
+
+/* Where experts have 1.02 jobs in the mean and what 110 MB of weights take besides, or a worker of two teams has one slot; behind the last launch where not. */
+static void test_late(void **state)
+{
+    (void)state;
+    const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
+    const struct { const moi_format *weights; int64_t hidden, width, experts, top_k, late; } cases[] = {
+        { &mx, 2048, 768, 128, 8, 216 },   { &fours, 2048, 768, 128, 8, 198 }, { &bf16, 2048, 768, 128, 8, 195 }, { &blk, 4096, 1536, 128, 8, 180 },
+        { &mx, 2048, 512, 256, 8, 385 },   { &mx, 2048, 512, 512, 10, 385 },   { &blk, 7168, 2048, 256, 8, 145 }, { &fours, 7168, 2048, 256, 8, 265 },
+        { &fours, 2880, 2880, 128, 4, 385 }, { &fours, 5120, 1536, 160, 8, 166 }, { &mx, 5120, 1536, 160, 8, 129 }, { &blk, 5120, 1536, 160, 8, 129 },
+        { &mx, 2048, 768, 8, 8, 129 },     { &mx, 8192, 8192, 2048, 16, 65 }, { &mx, 2048, 512, 512, 16, 257 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        moi_moe_decode_desc d = { .hidden = cases[i].hidden, .width = cases[i].width, .experts = cases[i].experts, .top_k = cases[i].top_k,
+                                  .weights = *cases[i].weights };
+        moii_decode_launch of[16];
+        int launches = 0;
+        for (int tokens = 8; tokens <= MANY_TOKENS; tokens = tokens < 64 ? 2 * tokens : tokens < 256 ? tokens + 32 : tokens + 64) {
+            _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
+            moii_gpu_launch launch[3];
+            int groups;
+            d.max_tokens = tokens;
+            if (!moii_decode_many_layout(&d, tokens, SMS, SHARED, args, launch, &groups)) break;
+            of[launches++] = (moii_decode_launch){ tokens, args[0].columns, args[0].teams == MANY_FEWER_TEAMS && args[0].ring == 1 };
+        }
+        assert_int_equal(moii_decode_late(&d, of, launches), cases[i].late);
     }
 }
 
@@ -504,7 +536,7 @@ int main(void)
         cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_scales), cmocka_unit_test(test_many),
         cmocka_unit_test(test_discards), cmocka_unit_test(test_rooms), cmocka_unit_test(test_boxes), cmocka_unit_test(test_teams),
         cmocka_unit_test(test_groups), cmocka_unit_test(test_items), cmocka_unit_test(test_fours), cmocka_unit_test(test_longer_slots),
-        cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_crossing), cmocka_unit_test(test_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

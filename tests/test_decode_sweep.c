@@ -42,7 +42,7 @@ static problem case_of(moit_rng *rng, int i)
     shape s = { 1 + moit_below(rng, 12), 32 * (1 + moit_below(rng, 5)), 32 * (1 + moit_below(rng, 5)), 1 + moit_below(rng, 12), 1 + moit_below(rng, 8) };
     if (i % 10 == 3) s.h = long_rows[moit_below(rng, 6)], s.f = 32 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 5;
     if (i % 10 == 6) s.f = long_rows[moit_below(rng, 6)], s.h = 32 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 5;
-    if (i % 10 == 8) s.tokens = 20 + moit_below(rng, 120), s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32;
+    if (i % 10 == 8) s.tokens = 20 + moit_below(rng, i % 20 == 8 ? 240 : 120), s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32;
     if (i % 10 == 9) s.experts = 40 + moit_below(rng, 300), s.h = 32 * (1 + moit_below(rng, 2)), s.f = 32, s.top_k = 1 + moit_below(rng, 16);
     moi_format f = format_of(moit_below(rng, 6));
     if (i >= WIDE && i < UNSCALED) {
@@ -59,7 +59,7 @@ static problem case_of(moit_rng *rng, int i)
         /* 4096: more tiles of 16 outputs than multiprocessors, which a block goes through together */
         if (i % 5 == 0) s.h = i % 10 == 0 ? 1280 : i % 20 == 5 ? 2048 : 4096, s.f = 128 * (1 + moit_below(rng, 2)), s.experts = 1 + s.experts / 4;
         if (i % 7 == 3) s.f = i % 2 ? 1024 : 1536, s.h = 128, s.experts = 1 + s.experts / 4;
-        if (i % 9 == 8) s.tokens = 13 + moit_below(rng, 120), s.h = 128, s.f = 128;
+        if (i % 9 == 8) s.tokens = 13 + moit_below(rng, i % 18 == 8 ? 380 : 120), s.h = 128, s.f = 128;
         /* long rows: of more than 8 tokens one job's columns fit, but not two; of up to 8, not a block of either pass beside the other */
         if (i % 27 == 13) {
             s.tokens = (i % 2 ? 3 : 9) + moit_below(rng, 12), s.h = i % 2 ? 7168 : 4096, s.f = 128;

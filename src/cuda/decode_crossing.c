@@ -1,23 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "decode_crossing.h"
 
+#include <math.h>
+
 #include "format.h"
 #include "tensor_product.h"
 
-/* Measured (docs/notes/warp-decode.md): grouped products are never slower than a second launch.  Before it moe_decode_f16_sm90 is faster, or 2 % slower and
- * more exact, but of huge experts, whose tokens soon are several jobs; of MXFP4 in whole lines, which it reads at half the bytes, even with a second launch of
- * a few tokens.  The row for all weights they overtake where experts are large, as soon as nearly all are chosen, and where they are small, when several rows
- * share each; with 1x32 scales that no product takes as they lie as soon as nearly all experts are chosen, or of MXFP4 (by its times at other shapes) when
- * some rows share each.  But of more experts than halves_sm90 takes weights have to be copied first. */
-int64_t moii_decode_crossing(const moi_moe_decode_desc *d, bool f16, int64_t most)
+/* Jobs of an expert in the mean, if its rows are Poisson's: the sum over n of the probability of more than n * columns rows. */
+static double jobs_of(double rows, int columns)
 {
-    enum { LARGE = 12 << 20, HUGE = 64 << 20, SOME = 16, ROWS = 6, JOB_ROWS = 5, FEW = 6 }; /* weights of an expert; tokens; rows of an expert; tokens */
+    double term = exp(-rows), up_to = term, jobs = 0; /* of x rows; of no more than that */
+    for (int x = 0; up_to < 1 - 1e-6; x++) {
+        if (x % columns == 0) jobs += 1 - up_to;
+        term *= rows / (x + 1), up_to += term;
+    }
+    return jobs;
+}
+
+/* Measured (docs/notes/warp-decode.md, "More than 128 tokens"): for each byte of weights and job the decode row takes nearly as long as grouped products, which
+ * take 25 us more, the time of so many bytes; with MXFP4 less, by jobs of 8 columns more so. */
+#define AS_FAST 1.02
+#define LAUNCHES_BYTES 110e6
+#define FOURS_OF_8 1.45
+#define FOURS_OF_16 1.12
+static double most_jobs(const moi_moe_decode_desc *d, int columns)
+{
+    if (d->weights.elem == MOI_E2M1) return columns == 8 ? FOURS_OF_8 : FOURS_OF_16;
+    const double bytes = (double)moi_row_bytes(d->weights.elem, d->width) * 3.0 * (double)d->hidden * (double)d->experts;
+    return AS_FAST + LAUNCHES_BYTES / bytes;
+}
+
+int64_t moii_decode_late(const moi_moe_decode_desc *d, const moii_decode_launch *launch, int launches)
+{
+    enum { SURE = 128 }; /* up to so many tokens it is never far behind */
+    int64_t tokens = SURE + 1;
+    for (int i = 0; i < launches; i++)
+        for (; tokens <= launch[i].tokens; tokens++) {
+            const double rows = (double)(tokens * d->top_k) / (double)d->experts;
+            if (launch[i].shallow || jobs_of(rows, launch[i].columns) > most_jobs(d, launch[i].columns)) return tokens;
+        }
+    return launch[launches - 1].tokens + 1;
+}
+
+/* Measured (docs/notes/warp-decode.md): grouped products are never slower than a second launch.  Before that, moe_decode_f16_sm90 is faster, or 2 % slower and
+ * more exact, until many experts have several jobs; but of huge experts, whose tokens soon are.  The row for all weights they overtake where experts are large,
+ * as soon as nearly all are chosen, and where they are small, when several rows share each; with 1x32 scales that no product takes as they lie as soon as
+ * nearly all experts are chosen, or of MXFP4 (by its times at other shapes) when some rows share each.  But of more experts than halves_sm90 takes weights have
+ * to be copied first. */
+int64_t moii_decode_crossing(const moi_moe_decode_desc *d, bool f16, int64_t most, int64_t late)
+{
+    enum { LARGE = 12 << 20, HUGE = 64 << 20, SOME = 16, ROWS = 6, JOB_ROWS = 5 }; /* weights of an expert; tokens; rows of an expert */
     const bool fours = d->weights.elem == MOI_E2M1;
     int64_t all = moii_ceil_div(d->experts, d->top_k), early = moii_max(fours ? JOB_ROWS * all : all, SOME), shared = ROWS * all;
-    int64_t late = most + 1;
     bool large = 3 * d->hidden * d->width >= LARGE, mx = d->weights.recipe == MOI_RECIPE_MX32;
     bool thin = moii_thin_takes(&d->weights, d->hidden, 1) && moii_thin_takes(&d->weights, d->width, 1);
-    if (fours && thin) late += FEW;
     if (mx && d->experts > THIN_GROUPS) return 4 * most + 1;
     if (mx && !f16 && !thin) return moii_min(early, late);
     if (mx || f16) return 3 * d->hidden * d->width >= HUGE ? moii_min(moii_max(JOB_ROWS * all, SOME), late) : late;

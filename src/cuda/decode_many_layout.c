@@ -24,8 +24,9 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
     if (pass == 1) {
         a->at_sums = moii_decode_take(&at, MANY_UP_SUMS(moii_decode_many_held(a->experts, a->top_k), a->columns, a->teams), 16);
-        /* ids are given, or weights found */
-        a->at_ids = a->at_weights = moii_decode_take(&at, moii_max(2 * pairs, 4 * moii_min(a->experts, MOII_ROUTED_IN_PASSES)), 16);
+        a->at_ids = a->at_sums; /* before there are any */
+        _Static_assert(2 * MANY_PAIRS <= MANY_UP_SUMS(4, F16_MOST_TOKENS, MANY_FEWER_TEAMS), "ids have room where sums will be");
+        a->at_weights = moii_decode_take(&at, a->experts > MOII_ROUTED_IN_PASSES ? 0 : 4 * a->experts, 16);
         a->at_kept = moii_decode_take(&at, 2 * pairs, 16);
         a->at_first = moii_decode_take(&at, 4 * (a->experts + 1), 16);
         a->at_tokens = moii_decode_take(&at, 4 * a->token_words * moii_round_up(a->experts, 4), 16);
@@ -169,6 +170,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     moii_decode_cut(d, F16_MOST_TOKENS, sms, args, launch);
     if (tokens > F16_MOST_TOKENS) args[0].policy = EVICT_FIRST;
     int64_t pairs = tokens * d->top_k;
+    if (pairs > MANY_PAIRS) return false;
     launch[1].threads = 32 * MANY_DOWN_WARPS;
     launch[1].grid[0] = sms;
     const moe_decode_f16_sm90_args down = args[1];

@@ -128,16 +128,17 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return lay_out(d, moii_gpu_of(ctx), 1, &one, &groups);
 }
 
-/* Launches for batches up to 1, 2, 4, ... 64, 96, MANY_TOKENS tokens, and kernels: at most one for each of their passes. */
-enum { SIZES = 9, KERNELS = 3 * SIZES };
-static int next_size(int tokens) { return tokens < MANY_TOKENS / 2 ? 2 * tokens : tokens + MANY_TOKENS / 4; }
+/* Launches for batches up to 1, 2, 4, ... 64, 96, 128, ... 256, 320, MANY_TOKENS tokens, and kernels: at most one for each of their passes. */
+enum { SIZES = 15, KERNELS = 3 * SIZES };
+static int next_size(int tokens) { return tokens < 64 ? 2 * tokens : tokens < 256 ? tokens + 32 : tokens + 64; }
 
-/* Tokens that pass 1 routes itself, faster than a launch for them: of one token at a time not so many. */
-enum { ROUTED_IN_PASS = MANY_TOKENS, ROUTED_ONE_BY_ONE = 64 };
+/* Tokens that pass 1 routes itself, faster than a launch for them: of many experts, or one token at a time, not so many. */
+enum { ROUTED_IN_PASS = MANY_TOKENS, ROUTED_OF_MANY = 96, ROUTED_ONE_BY_ONE = 64 };
 static int routed_in_pass(const moi_moe_decode_desc *d)
 {
     if (d->experts > MOII_ROUTED_IN_PASSES) return 0;
-    return moii_decode_many_held(d->experts, d->top_k) ? ROUTED_IN_PASS : ROUTED_ONE_BY_ONE;
+    const int held = moii_decode_many_held(d->experts, d->top_k);
+    return held == 0 ? ROUTED_ONE_BY_ONE : held == 4 ? ROUTED_IN_PASS : ROUTED_OF_MANY;
 }
 
 typedef struct state {
@@ -320,8 +321,14 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
 
 static int64_t grouped_from(const moi_plan *plan)
 {
+    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     const state *s = plan->state;
-    return moii_decode_crossing(&plan->desc.moe_decode, true, s->of[s->sizes - 1].tokens);
+    moii_decode_launch launch[SIZES];
+    for (int i = 0; i < s->sizes; i++) {
+        const moe_decode_f16_sm90_args *up = &s->of[i].args[0];
+        launch[i] = (moii_decode_launch){ s->of[i].tokens, up->columns, s->of[i].passes == 3 && up->teams == MANY_FEWER_TEAMS && up->ring == 1 };
+    }
+    return moii_decode_crossing(d, true, s->of[s->sizes - 1].tokens, moii_decode_late(d, launch, s->sizes));
 }
 
 static const moii_kernel *const kernels[] = { &kernel, &many_kernel, &moii_route_kernel, NULL };

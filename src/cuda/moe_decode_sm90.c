@@ -197,7 +197,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
 static int64_t grouped_from(const moi_plan *plan)
 {
     const state *s = plan->state;
-    return moii_decode_crossing(&plan->desc.moe_decode, false, s->tokens);
+    return moii_decode_crossing(&plan->desc.moe_decode, false, s->tokens, s->tokens + 1);
 }
 
 static const moii_kernel *const kernels[] = { &kernel, &moii_route_kernel, NULL };

@@ -18,6 +18,7 @@ with_multiprocessors() { (EMU_MULTIPROCESSORS=$1; export EMU_MULTIPROCESSORS; sh
 
 decode() {
     a_share emulated test_decode 97 0/1
+    a_share emulated test_decode_slots 97 0/1
     a_share with_multiprocessors 132 emulated test_decode 98 0/1 # blocks that have nothing to do
     for n in 181 607 623 724 737; do a_share emulated test_decode_sweep $n 0/1; done
     for n in 842 858; do a_share emulated test_decode_sweep $n 0/1; done # wide experts: down in several launches, scales byte by byte

@@ -28,7 +28,7 @@ typedef struct share { int first, end, job, last; } share;
 enum { HALVES = 2, JOB_EXPERT = 0x7FFF, JOB_SHARED = 0x8000 };
 
 typedef struct lists {
-    short *ids, *kept;     /* of pairs: as given, -1: none, where there are no logits; without repetitions */
+    short *ids, *kept;     /* of pairs: as given, -1: none, where there are no logits, in the place of sums; without repetitions */
     unsigned int *tokens;  /* of experts, a bit for each token that has it: 32 tokens of all experts, then the next 32 */
     int *first;            /* of experts: the first job; behind them the number of jobs */
     share *own;            /* of each half */
@@ -36,7 +36,7 @@ typedef struct lists {
     int *done;             /* pass 1: of those who must be done with the first half */
     int *scratch;          /* a warp's 32 words */
     float *sums;           /* pass 1: free until items are added up */
-    float *weights;        /* pass 1, from logits, in the place of ids: of one token's experts, for the warp that finds weights */
+    float *weights;        /* pass 1, from logits: of one token's experts, for the warp that finds weights */
     int *job;              /* its expert, JOB_SHARED if that has others, and its columns << 16; pass 2: of the block's jobs, and nothing above */
     share here;            /* of the first half, in a register */
     int jobs, pairs;

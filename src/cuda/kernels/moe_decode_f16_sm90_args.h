@@ -40,7 +40,9 @@ enum { F16_X_VALUES = 256 }; /* of x, that a worker of pass 1 has in registers a
 enum { MANY_TEAMS = 3, MANY_FEWER_TEAMS = 2 };
 #define MANY_UP_WORKERS(teams) ((teams) * F16_TEAM)
 #define MANY_UP_WARPS(teams) (MANY_UP_WORKERS(teams) + (teams) + 1)
-enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 8, MANY_TOKENS = 128 };
+enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 8 };
+/* Most tokens of a launch, and pairs: for more, i * inverse_top_k >> 16 would not always be i / top_k. */
+enum { MANY_TOKENS = 384, MANY_PAIRS = 4096 };
 /* Most lines of a slot of pass 2: of MXFP4 those of two where they are whole, or longer. */
 #define MANY_DOWN_LINES(weights, longer) (F16_PIECE_LINES(weights, longer) * F16_DOWN_LINES(weights))
 /* Jobs of 16 with more tokens than these and, but of BF16, more of each expert's. */
