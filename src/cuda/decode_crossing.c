@@ -18,8 +18,10 @@ static double jobs_of(double rows, int columns)
 }
 
 /* Measured (docs/notes/warp-decode.md, "More than 128 tokens"): for each byte of weights and job the decode row takes nearly as long as grouped products, which
- * take 25 us more, the time of so many bytes; with MXFP4 less, by jobs of 8 columns more so. */
-#define AS_FAST 1.02
+ * take 25 us more, the time of so many bytes, and by jobs of 16 columns less, for some of a second job's weights are in L2; with MXFP4 less, by jobs of 8
+ * columns more so. */
+#define OF_8 1.02
+#define OF_16 1.065
 #define LAUNCHES_BYTES 110e6
 #define FOURS_OF_8 1.45
 #define FOURS_OF_16 1.12
@@ -27,7 +29,7 @@ static double most_jobs(const moi_moe_decode_desc *d, int columns)
 {
     if (d->weights.elem == MOI_E2M1) return columns == 8 ? FOURS_OF_8 : FOURS_OF_16;
     const double bytes = (double)moi_row_bytes(d->weights.elem, d->width) * 3.0 * (double)d->hidden * (double)d->experts;
-    return AS_FAST + LAUNCHES_BYTES / bytes;
+    return (columns == 8 ? OF_8 : OF_16) + LAUNCHES_BYTES / bytes;
 }
 
 int64_t moii_decode_late(const moi_moe_decode_desc *d, const moii_decode_launch *launch, int launches)

@@ -37,9 +37,15 @@ MOII_FN int groups_of(const worker &, const moe_decode_f16_sm90_args &, int) { r
 MOII_FN bool has_column(const worker &w, const moe_decode_f16_sm90_args &a, int job, int column) { return pair_of(w, a, job, column) >= 0; }
 #endif
 
-/* Where a job's weights are, and the upper half of how they stay in L2 (evict.h): where their expert has another job, which reads them again, longer. */
-#define SHARES_EXPERTS (MANY && GROUPS == 1)
+/* Where a job's weights are, and how they stay in L2 (evict.h): where their expert has another job, which reads them again, longer; but of MXFP4 by jobs of 16
+ * columns, which multiplying bounds.  The policy's upper half is kept, or where a register is short for that, what of the job's word tells. */
+#define SHARES_EXPERTS (MANY && (GROUPS == 1 || WEIGHTS != F16_MXFP4))
 typedef struct source { int expert; unsigned int policy; } source;
+#if SHARES_EXPERTS && GROUPS > 1
+MOII_FN source source_of(const worker &w, const moe_decode_f16_sm90_args &a, int job) { return { job_word(w, a, job) & (JOB_EXPERT | JOB_SHARED), 0 }; }
+MOII_FN int expert_at(const source &s) { return s.expert & JOB_EXPERT; }
+MOII_FN unsigned long long policy_of(const source &s, const moe_decode_f16_sm90_args &a) { return s.expert & JOB_SHARED ? EVICT_NORMAL : a.policy; }
+#else
 MOII_FN source source_of(const worker &w, const moe_decode_f16_sm90_args &a, int job)
 {
     source s = { expert_of(w, a, job), 0 };
@@ -48,10 +54,12 @@ MOII_FN source source_of(const worker &w, const moe_decode_f16_sm90_args &a, int
 #endif
     return s;
 }
+MOII_FN int expert_at(const source &s) { return s.expert; }
 MOII_FN unsigned long long policy_of(const source &s, const moe_decode_f16_sm90_args &a)
 {
     return SHARES_EXPERTS ? (unsigned long long)s.policy << 32 : a.policy;
 }
+#endif
 
 /* Where rows are no whole lines, boxes of one line, of a map whose rows end where they do: how many a slot has; where a line begins.  Of slots whose lines
  * are all whole one box brings them. */

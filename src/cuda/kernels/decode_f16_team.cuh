@@ -82,7 +82,7 @@ MOII_FN void send_scales(const work &k, int team, int turn, const worker &w, con
 {
     if (!there_is(k, l)) return;
     const source from = source_of(w, a, k.job);
-    if (elected()) load_scales(w, a, team, turn, from.expert, k.tile, policy_of(from, a));
+    if (elected()) load_scales(w, a, team, turn, expert_at(from), k.tile, policy_of(from, a));
 }
 /* Of as many items as have room: the item behind them. */
 MOII_FN work send_first_scales(int team, const worker &w, const moe_decode_f16_sm90_args &a, const lists &l)
@@ -133,8 +133,8 @@ MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const li
 
 MOII_FN void send_for(const work &k, const source &from, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
-    if (elected()) load_codes(w, a, slot, k.part, k.tile * 8, 2 * from.expert, policy_of(from, a));
-    send_for_scales(w, a, slot, scales_from(a, from.expert, k.tile * 8), k.part);
+    if (elected()) load_codes(w, a, slot, k.part, k.tile * 8, 2 * expert_at(from), policy_of(from, a));
+    send_for_scales(w, a, slot, scales_from(a, expert_at(from), k.tile * 8), k.part);
 }
 
 /* A worker's first; and slots are sent for until the ring is full, or there are no more. */

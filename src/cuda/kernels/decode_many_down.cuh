@@ -13,8 +13,8 @@
 MOII_FN void send_for(const work &k, const source &from, int slot, const worker &w, const moe_decode_f16_sm90_args &a)
 {
     const int row = k.tile * F16_ROWS;
-    if (elected()) load_codes(w, a, slot, k.part, from.expert * a.hidden + row, 0, policy_of(from, a));
-    send_for_scales(w, a, slot, scales_from(a, from.expert, row), k.part);
+    if (elected()) load_codes(w, a, slot, k.part, expert_at(from) * a.hidden + row, 0, policy_of(from, a));
+    send_for_scales(w, a, slot, scales_from(a, expert_at(from), row), k.part);
 }
 
 /* True: it is of another item. */
