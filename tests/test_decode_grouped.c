@@ -299,6 +299,29 @@ static int64_t from_of(moi_ctx *ctx, moi_moe_decode_desc d, int64_t from)
     return got;
 }
 
+static int64_t workspace_of(moi_ctx *ctx, moi_moe_decode_desc d, int64_t tokens, int64_t from)
+{
+    moi_plan *plan;
+    d.max_tokens = tokens, d.grouped_from = from;
+    moit_ok(moi_moe_decode_plan_create(&plan, ctx, &d));
+    int64_t bytes = moi_plan_workspace_bytes(plan);
+    moi_plan_free(plan);
+    return bytes;
+}
+/* The decode row's part of the workspace is that of the tokens that are left to it, given or chosen. */
+static void check_workspace(moi_ctx *ctx)
+{
+    problem p = problem_make(MOI_FORMAT_MXFP4, (shape){ 1, 1024, 128, 9, 2 }, MOI_BF16, MOI_BF16);
+    const int64_t products = workspace_of(ctx, p.d, 300, 1), eight = workspace_of(ctx, p.d, 8, 0), all = workspace_of(ctx, p.d, 300, 0);
+    assert_true(all > eight && all > products);
+    assert_int_equal(workspace_of(ctx, p.d, 300, 9), products > eight ? products : eight);
+    p.d.max_tokens = 300;
+    const int64_t from = from_of(ctx, p.d, MOI_GROUPED_AUTO), some = workspace_of(ctx, p.d, from - 1, 0);
+    assert_true(from > 8 && from < 300 && some < all);
+    assert_int_equal(workspace_of(ctx, p.d, 300, MOI_GROUPED_AUTO), products > some ? products : some);
+    problem_free(&p);
+}
+
 static void check_choice(moi_ctx *ctx, bool gpu)
 {
     problem p = problem_make(MOI_FORMAT_MXFP8, (shape){ 1, 128, 128, 2, 2 }, MOI_BF16, MOI_F32);
@@ -314,6 +337,7 @@ static void check_choice(moi_ctx *ctx, bool gpu)
     if (gpu) p.d.max_tokens = INT64_C(1) << 30;
     else p.d.weights = MOI_FORMAT_F16;
     assert_int_equal(from_of(ctx, p.d, MOI_GROUPED_AUTO), 0);
+    assert_int_equal(workspace_of(ctx, p.d, p.d.max_tokens, MOI_GROUPED_AUTO), workspace_of(ctx, p.d, p.d.max_tokens, 0));
     moi_plan *plan;
     p.d.grouped_from = 3;
     moit_refused(moi_moe_decode_plan_create(&plan, ctx, &p.d), MOI_ERR_UNSUPPORTED, gpu ? "grouped_from: ggemm plan" : "grouped_from: f16 weights");
@@ -325,7 +349,7 @@ static void test_choice(void **state)
 {
     (void)state;
     check_choice(moit_ctx(0), false);
-    if (moit_hopper()) check_choice(moit_hopper(), true);
+    if (moit_hopper()) check_choice(moit_hopper(), true), check_workspace(moit_hopper());
     assert_int_equal(moi_moe_decode_grouped_from(NULL), 0);
 }
 

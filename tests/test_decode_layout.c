@@ -448,8 +448,8 @@ static void test_fours(void **state)
         }
 }
 
-/* MXFP4, pass 2 of 9 tokens and more: slots of six lines where a row has more than three, whole where width is a multiple, unless they would be more launches
- * than slots of three, or one for each worker where there is room for two of three. */
+/* MXFP4, pass 2 of 9 tokens and more: slots of up to six lines where those of fewer tokens have three of more, whole where width is a multiple, unless they
+ * would be more launches than slots of three, or one for each worker where there is room for two of three. */
 static void test_longer_slots(void **state)
 {
     (void)state;
@@ -513,6 +513,7 @@ static void test_late(void **state)
         { &mx, 2048, 512, 256, 8, 385 },   { &mx, 2048, 512, 512, 10, 385 },   { &blk, 7168, 2048, 256, 8, 145 }, { &fours, 7168, 2048, 256, 8, 265 },
         { &fours, 2880, 2880, 128, 4, 385 }, { &fours, 5120, 1536, 160, 8, 166 }, { &mx, 5120, 1536, 160, 8, 129 }, { &blk, 5120, 1536, 160, 8, 129 },
         { &mx, 2048, 768, 8, 8, 129 },     { &mx, 8192, 8192, 2048, 16, 65 }, { &mx, 2048, 512, 512, 16, 257 },
+        { &mx, 256, 256, 1, 2, 385 },      { &mx, 128, 128, 2, 4, 385 },      { &mx, 256, 256, 4, 16, 257 }, /* a token has an expert twice */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         moi_moe_decode_desc d = { .hidden = cases[i].hidden, .width = cases[i].width, .experts = cases[i].experts, .top_k = cases[i].top_k,

@@ -225,19 +225,39 @@ static void test_many_tokens(void **state)
 {
     (void)state;
     enum { MANY_CASES = 84 };
-    static const int64_t tokens[] = { 9, 12, 16, 17, 31, 33, 63, 64, 65, 97, 128, 200, 384, 386 };
-    static const int64_t experts[] = { 1, 2, 7, 33, 60, 64, 127, 128, 129, 200, 512, 256, 257 };
+    static const int64_t tokens[] = { 9, 12, 16, 17, 31, 33, 63, 64, 65, 97, 128, 130 }, experts[] = { 1, 2, 7, 33, 60, 64, 127, 128, 129, 200, 512, 256, 257 };
     if (!moit_hopper()) skip();
     for (int i = 0; i < MANY_CASES; i++) {
         if (!picked(118 + i)) continue; /* some are in the selections that run without a GPU, and with the search for races */
         moit_rng rng = moit_seed("decode logits many", (uint64_t)i);
-        shape s = { tokens[i % 14], 128, 128, experts[i % 13], 0 };
+        shape s = { tokens[i % 12], 128, 128, experts[i % 13], 0 };
         int64_t most = i % 4 == 3 ? 16 : 8;
         s.top_k = 1 + moit_below(&rng, s.experts < most ? s.experts : most);
         moi_format f = i % 5 == 4 ? MOI_FORMAT_BLK128_WEIGHT : MOI_FORMAT_MXFP8;
         problem p = problem_make(f, s, MOI_BF16, i % 2 ? MOI_BF16 : MOI_F32);
         float *logits = make_logits(&rng, &p, (kind)(i % KINDS));
         assert_true(check_case("moe_decode_f16_sm90", gpu_row("route", 0), &p, logits, i % 3 > 0));
+        free(logits);
+        problem_free(&p);
+    }
+}
+
+/* P:decode.logits: more than 128 tokens of a launch, which pass 1 routes where experts are no more than 128; of more experts a launch does, from 97 tokens on,
+ * and of more than 256, or slots than 8, from 65 on; the last with a second launch. */
+static void test_more_tokens(void **state)
+{
+    (void)state;
+    static const struct { shape size; int number; } cases[] = { /* 147 * 4 also runs without a GPU, with the search for races */
+        { { 200, 64, 32, 128, 8 }, 147 * 4 }, { { 384, 128, 128, 127, 8 }, 461 }, { { 97, 128, 64, 129, 8 }, 462 }, { { 256, 128, 128, 200, 8 }, 463 },
+        { { 384, 64, 64, 66, 3 }, 464 },      { { 130, 128, 128, 65, 12 }, 465 }, { { 390, 64, 64, 100, 8 }, 466 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!picked(cases[i].number)) continue;
+        moit_rng rng = moit_seed("decode logits more", i);
+        problem p = problem_make(i % 2 ? MOI_FORMAT_BF16 : MOI_FORMAT_MXFP8, cases[i].size, MOI_BF16, MOI_F32);
+        float *logits = make_logits(&rng, &p, i % 3 ? PLAIN : (kind)(i % KINDS));
+        assert_true(check_case(moit_row("moe_decode", 0), moit_row("route", 0), &p, logits, true));
+        for (int r = 0; gpu_row("moe_decode", r); r++) check_case(gpu_row("moe_decode", r), gpu_row("route", 0), &p, logits, true);
         free(logits);
         problem_free(&p);
     }
@@ -329,7 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sweep), cmocka_unit_test(test_close), cmocka_unit_test(test_zeros), cmocka_unit_test(test_many_tokens),
-        cmocka_unit_test(test_long_rows), cmocka_unit_test(test_odd_shapes), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_more_tokens), cmocka_unit_test(test_long_rows), cmocka_unit_test(test_odd_shapes), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,11 +6,12 @@
 #include "format.h"
 #include "tensor_product.h"
 
-/* Jobs of an expert in the mean, if its rows are Poisson's: the sum over n of the probability of more than n * columns rows. */
-static double jobs_of(double rows, int columns)
+/* Jobs of an expert in the mean, if its rows are Poisson's: the sum over n of the probability of more than n * columns rows, of which `most` are none too few.
+ * rows: fewer than 700, or exp(-rows) is 0. */
+static double jobs_of(double rows, int columns, int64_t most)
 {
     double term = exp(-rows), up_to = term, jobs = 0; /* of x rows; of no more than that */
-    for (int x = 0; up_to < 1 - 1e-6; x++) {
+    for (int x = 0; x < most && up_to < 1; x++) {
         if (x % columns == 0) jobs += 1 - up_to;
         term *= rows / (x + 1), up_to += term;
     }
@@ -38,8 +39,8 @@ int64_t moii_decode_late(const moi_moe_decode_desc *d, const moii_decode_launch 
     int64_t tokens = SURE + 1;
     for (int i = 0; i < launches; i++)
         for (; tokens <= launch[i].tokens; tokens++) {
-            const double rows = (double)(tokens * d->top_k) / (double)d->experts;
-            if (launch[i].shallow || jobs_of(rows, launch[i].columns) > most_jobs(d, launch[i].columns)) return tokens;
+            const double rows = (double)(tokens * moii_min(d->top_k, d->experts)) / (double)d->experts; /* a token has one pair of an expert, or none */
+            if (launch[i].shallow || jobs_of(rows, launch[i].columns, tokens) > most_jobs(d, launch[i].columns)) return tokens;
         }
     return launch[launches - 1].tokens + 1;
 }

@@ -186,15 +186,42 @@ static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu
     return true;
 }
 
+static int64_t grouped_from(const moi_plan *plan)
+{
+    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
+    const state *s = plan->state;
+    moii_decode_launch launch[SIZES];
+    for (int i = 0; i < s->sizes; i++) {
+        const moe_decode_f16_sm90_args *up = &s->of[i].args[0];
+        launch[i] = (moii_decode_launch){ s->of[i].tokens, up->columns, s->of[i].passes == 3 && up->teams == MANY_FEWER_TEAMS && up->ring == 1 };
+    }
+    return moii_decode_crossing(d, true, s->of[s->sizes - 1].tokens, moii_decode_late(d, launch, s->sizes));
+}
+
+/* Anew, with sizes for up to so many tokens. */
+static void add_sizes(state *s, const moi_plan *plan, int64_t most)
+{
+    *s = (state){ .sizes = 0 };
+    for (int tokens = 1; tokens <= MANY_TOKENS && add_size(s, &plan->desc.moe_decode, moii_gpu_of(plan->ctx), tokens) && tokens < most;)
+        tokens = next_size(tokens);
+}
+/* Batches that are grouped products' need neither kernels nor a workspace. */
+static void size_up(moi_plan *plan, state *s)
+{
+    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
+    add_sizes(s, plan, d->max_tokens);
+    const int64_t from = d->grouped_from == MOI_GROUPED_AUTO ? grouped_from(plan) : d->grouped_from;
+    if (from > 0 && from <= d->max_tokens) add_sizes(s, plan, from - 1);
+}
+
 static moi_status plan_it(moi_plan *plan)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     state *s = aligned_alloc(_Alignof(state), sizeof *s);
     MOII_REQUIRE(s, MOI_ERR_NOMEM, "moe_decode plan: no memory");
-    *s = (state){ .sizes = 0 };
     plan->state = s;
     plan->unplan = unplan;
-    for (int tokens = 1; tokens <= MANY_TOKENS && add_size(s, d, moii_gpu_of(plan->ctx), tokens) && tokens < d->max_tokens;) tokens = next_size(tokens);
+    size_up(plan, s);
     MOII_TRY(moii_gpu_prepare(plan->ctx, s->kernel, s->kernels));
     int64_t u = 0, exponents = 0, jobs = 0, columns_left = 0, pairs = 0, tokens = s->of[s->sizes - 1].tokens;
     for (int i = 0; i < s->sizes; i++) {
@@ -317,18 +344,6 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         }
     }
     return MOI_OK;
-}
-
-static int64_t grouped_from(const moi_plan *plan)
-{
-    const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    const state *s = plan->state;
-    moii_decode_launch launch[SIZES];
-    for (int i = 0; i < s->sizes; i++) {
-        const moe_decode_f16_sm90_args *up = &s->of[i].args[0];
-        launch[i] = (moii_decode_launch){ s->of[i].tokens, up->columns, s->of[i].passes == 3 && up->teams == MANY_FEWER_TEAMS && up->ring == 1 };
-    }
-    return moii_decode_crossing(d, true, s->of[s->sizes - 1].tokens, moii_decode_late(d, launch, s->sizes));
 }
 
 static const moii_kernel *const kernels[] = { &kernel, &many_kernel, &moii_route_kernel, NULL };

@@ -148,6 +148,15 @@ static moi_status plan_parts(moi_plan *plan)
     return MOI_OK;
 }
 
+/* The row alone, planned anew: with products behind it, it may have made do with fewer tokens at a time. */
+static moi_status plan_alone(moi_plan *plan)
+{
+    plan->desc.moe_decode.grouped_from = 0;
+    if (plan->unplan) plan->unplan(plan);
+    plan->unplan = NULL, plan->state = NULL, plan->workspace_bytes = 0;
+    return plan->impl->plan ? plan->impl->plan(plan) : MOI_OK;
+}
+
 moi_status moii_decode_grouped_plan(moi_plan *plan)
 {
     moi_moe_decode_desc *d = &plan->desc.moe_decode;
@@ -160,8 +169,7 @@ moi_status moii_decode_grouped_plan(moi_plan *plan)
     plan->grouped = NULL;
     if (!chosen_here || status != MOI_ERR_UNSUPPORTED) return moii_fail(status, "moe_decode plan: grouped_from: %s", moi_last_error());
     moii_log(plan->ctx, MOI_LOG_DEBUG, "dispatch: moe_decode takes no grouped products: %s", moi_last_error());
-    d->grouped_from = 0;
-    return MOI_OK;
+    return plan_alone(plan);
 }
 
 /* x as the first product's operand. */
