@@ -334,7 +334,7 @@ static void check_choice(moi_ctx *ctx, bool gpu)
     p.d.max_tokens = from - 1;
     assert_int_equal(from_of(ctx, p.d, MOI_GROUPED_AUTO), 0);
     p.d.max_tokens = 4096; /* weights, and so many rows, that no grouped product takes */
-    if (gpu) p.d.max_tokens = INT64_C(1) << 30;
+    if (gpu) p.d.max_tokens = INT64_C(1) << 30, p.d.weights = MOI_FORMAT_MXFP4; /* which would turn at 129 */
     else p.d.weights = MOI_FORMAT_F16;
     assert_int_equal(from_of(ctx, p.d, MOI_GROUPED_AUTO), 0);
     assert_int_equal(workspace_of(ctx, p.d, p.d.max_tokens, MOI_GROUPED_AUTO), workspace_of(ctx, p.d, p.d.max_tokens, 0));
