@@ -520,13 +520,13 @@ static void test_late(void **state)
                                   .weights = *cases[i].weights };
         moii_decode_launch of[16];
         int launches = 0;
-        for (int tokens = 8; tokens <= MANY_TOKENS; tokens = tokens < 64 ? 2 * tokens : tokens < 256 ? tokens + 32 : tokens + 64) {
+        for (int tokens = 16; tokens <= MANY_TOKENS; tokens = moii_decode_next_size(tokens)) {
             _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
             moii_gpu_launch launch[3];
             int groups;
             d.max_tokens = tokens;
             if (!moii_decode_many_layout(&d, tokens, SMS, SHARED, args, launch, &groups)) break;
-            of[launches++] = (moii_decode_launch){ tokens, args[0].columns, args[0].teams == MANY_FEWER_TEAMS && args[0].ring == 1 };
+            of[launches++] = (moii_decode_launch){ tokens, args[0].columns, moii_decode_many_shallow(&args[0]) };
         }
         assert_int_equal(moii_decode_late(&d, of, launches), cases[i].late);
     }

@@ -6,7 +6,7 @@
 #include "format.h"
 #include "tensor_product.h"
 
-/* Jobs of an expert in the mean, if its rows are Poisson's: the sum over n of the probability of more than n * columns rows, of which `most` are none too few.
+/* Jobs of an expert in the mean, if its rows are Poisson's, but no more than `most`: the sum over n of the probability of more than n * columns rows.
  * rows: fewer than 700, or exp(-rows) is 0. */
 static double jobs_of(double rows, int columns, int64_t most)
 {
@@ -21,16 +21,16 @@ static double jobs_of(double rows, int columns, int64_t most)
 /* Measured (docs/notes/warp-decode.md, "More than 128 tokens"): for each byte of weights and job the decode row takes nearly as long as grouped products, which
  * take 25 us more, the time of so many bytes, and by jobs of 16 columns less, for some of a second job's weights are in L2; with MXFP4 less, by jobs of 8
  * columns more so. */
-#define OF_8 1.02
-#define OF_16 1.065
+#define MOST_OF_8 1.02
+#define MOST_OF_16 1.065
 #define LAUNCHES_BYTES 110e6
-#define FOURS_OF_8 1.45
-#define FOURS_OF_16 1.12
+#define MOST_FOURS_OF_8 1.45
+#define MOST_FOURS_OF_16 1.12
 static double most_jobs(const moi_moe_decode_desc *d, int columns)
 {
-    if (d->weights.elem == MOI_E2M1) return columns == 8 ? FOURS_OF_8 : FOURS_OF_16;
+    if (d->weights.elem == MOI_E2M1) return columns == 8 ? MOST_FOURS_OF_8 : MOST_FOURS_OF_16;
     const double bytes = (double)moi_row_bytes(d->weights.elem, d->width) * 3.0 * (double)d->hidden * (double)d->experts;
-    return (columns == 8 ? OF_8 : OF_16) + LAUNCHES_BYTES / bytes;
+    return (columns == 8 ? MOST_OF_8 : MOST_OF_16) + LAUNCHES_BYTES / bytes;
 }
 
 int64_t moii_decode_late(const moi_moe_decode_desc *d, const moii_decode_launch *launch, int launches)

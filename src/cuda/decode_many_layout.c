@@ -129,6 +129,10 @@ static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_byt
     return shorter_bytes;
 }
 
+int moii_decode_next_size(int tokens) { return tokens < 64 ? 2 * tokens : tokens < 256 ? tokens + 32 : tokens + 64; }
+
+bool moii_decode_many_shallow(const moe_decode_f16_sm90_args *up) { return up->teams == MANY_FEWER_TEAMS && up->ring == 1; }
+
 int moii_decode_many_launches(const moi_moe_decode_desc *d, const moe_decode_f16_sm90_args *down)
 {
     return (int)moii_ceil_div(d->width, (int64_t)F16_LINE_VALUES(down->format) * down->parts * down->slot_lines);

@@ -13,6 +13,12 @@ int moii_decode_many_held(int64_t experts, int64_t top_k);
 bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
                              moii_gpu_launch launch[3], int *groups);
 
+/* Batches have launches of their own up to 1, 2, 4, ... 64, 96, 128, ... 256, 320, MANY_TOKENS tokens: the size behind this one. */
+int moii_decode_next_size(int tokens);
+
+/* Pass 1: a worker has one slot, and there are fewer of them. */
+bool moii_decode_many_shallow(const moe_decode_f16_sm90_args *up);
+
 /* How often pass 2 is launched, each time with as many lines of its items as `down` has, or what is left. */
 int moii_decode_many_launches(const moi_moe_decode_desc *d, const moe_decode_f16_sm90_args *down);
 

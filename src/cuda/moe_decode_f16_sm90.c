@@ -128,9 +128,8 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
     return lay_out(d, moii_gpu_of(ctx), 1, &one, &groups);
 }
 
-/* Launches for batches up to 1, 2, 4, ... 64, 96, 128, ... 256, 320, MANY_TOKENS tokens, and kernels: at most one for each of their passes. */
+/* Batches with launches of their own (moii_decode_next_size), and kernels: at most one for each of their passes. */
 enum { SIZES = 15, KERNELS = 3 * SIZES };
-static int next_size(int tokens) { return tokens < 64 ? 2 * tokens : tokens < 256 ? tokens + 32 : tokens + 64; }
 
 /* Tokens that pass 1 routes itself, faster than a launch for them: of many experts, or one token at a time, not so many. */
 enum { ROUTED_IN_PASS = MANY_TOKENS, ROUTED_OF_MANY = 96, ROUTED_ONE_BY_ONE = 64 };
@@ -193,7 +192,7 @@ static int64_t grouped_from(const moi_plan *plan)
     moii_decode_launch launch[SIZES];
     for (int i = 0; i < s->sizes; i++) {
         const moe_decode_f16_sm90_args *up = &s->of[i].args[0];
-        launch[i] = (moii_decode_launch){ s->of[i].tokens, up->columns, s->of[i].passes == 3 && up->teams == MANY_FEWER_TEAMS && up->ring == 1 };
+        launch[i] = (moii_decode_launch){ s->of[i].tokens, up->columns, moii_decode_many_shallow(up) };
     }
     return moii_decode_crossing(d, true, s->of[s->sizes - 1].tokens, moii_decode_late(d, launch, s->sizes));
 }
@@ -203,7 +202,7 @@ static void add_sizes(state *s, const moi_plan *plan, int64_t most)
 {
     *s = (state){ .sizes = 0 };
     for (int tokens = 1; tokens <= MANY_TOKENS && add_size(s, &plan->desc.moe_decode, moii_gpu_of(plan->ctx), tokens) && tokens < most;)
-        tokens = next_size(tokens);
+        tokens = moii_decode_next_size(tokens);
 }
 /* Batches that are grouped products' need neither kernels nor a workspace. */
 static void size_up(moi_plan *plan, state *s)
