@@ -6,8 +6,8 @@
 #include "format.h"
 #include "tensor_product.h"
 
-/* Jobs of an expert in the mean, if its rows are Poisson's, but no more than `most`: the sum over n of the probability of more than n * columns rows.
- * rows: fewer than 700, or exp(-rows) is 0. */
+/* Jobs of an expert in the mean, if its rows are Poisson's, but no more than `most`: the sum over n of the probability of more than n * columns rows.  Of so
+ * many rows in the mean that exp(-rows) is 0, those of `most` rows. */
 static double jobs_of(double rows, int columns, int64_t most)
 {
     double term = exp(-rows), up_to = term, jobs = 0; /* of x rows; of no more than that */
@@ -39,7 +39,7 @@ int64_t moii_decode_late(const moi_moe_decode_desc *d, const moii_decode_launch 
     int64_t tokens = SURE + 1;
     for (int i = 0; i < launches; i++)
         for (; tokens <= launch[i].tokens; tokens++) {
-            const double rows = (double)(tokens * moii_min(d->top_k, d->experts)) / (double)d->experts; /* a token has one pair of an expert, or none */
+            const double rows = (double)(tokens * d->top_k) / (double)d->experts; /* at most one of each token */
             if (launch[i].shallow || jobs_of(rows, launch[i].columns, tokens) > most_jobs(d, launch[i].columns)) return tokens;
         }
     return launch[launches - 1].tokens + 1;
