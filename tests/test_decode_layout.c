@@ -196,10 +196,10 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, const
     const int tokens = (int)d->max_tokens;
     const bool bf16 = d->weights.recipe == MOI_RECIPE_BF16;
     bool up = pass == 1;
-    int pairs = tokens * a->top_k, slots = (up ? MANY_UP_WORKERS(a->teams) : MANY_DOWN_WORKERS) * a->ring;
+    int pairs = tokens * a->top_k, slots = (up ? MANY_UP_WORKERS(a->teams) : MANY_DOWN_WORKERS(a->columns)) * a->ring;
     const int room = scale_room(a, pass, &d->weights, up ? d->hidden : d->width, slots);
     const int scratch = a->top_k > 8 && a->experts <= 512 ? 512 * 4 : scratch_of(a);
-    const int up_sums = larger(MANY_UP_WORKERS(a->teams) * 2 * (a->columns / 8) * 512, MANY_UP_WARPS(a->teams) * scratch);
+    const int up_sums = larger(MANY_UP_WORKERS(a->teams) * (a->columns > 8 ? 1 : 2) * (a->columns / 8) * 512, MANY_UP_WARPS(a->teams) * scratch);
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
         { a->at_scales, room, a->scale_rooms ? 1024 : 4 },
@@ -245,12 +245,12 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
     moii_decode_f16_layout(&d, 8, H200, few, few_launch);
     for (int pass = 1; pass <= 2; pass++) {
         const moe_decode_f16_sm90_args *a = &args[pass - 1];
-        int workers = pass == 1 ? MANY_UP_WORKERS(a->teams) : MANY_DOWN_WORKERS;
+        int workers = pass == 1 ? MANY_UP_WORKERS(a->teams) : MANY_DOWN_WORKERS(a->columns);
         assert_true(launch[pass - 1].shared_bytes <= SHARED && launch[pass - 1].threads <= 1024 && launch[pass - 1].grid[0] == SMS);
         assert_true(a->ring >= 1 && a->buffers >= 1);
         assert_true(workers * a->ring + 4 * a->teams + 2 * a->buffers + a->teams * a->scale_rooms <= launch[pass - 1].threads);
         assert_true(a->teams == MANY_TEAMS || (pass == 1 && a->teams == MANY_FEWER_TEAMS && (a->whole || (bf16 && !a->tail))));
-        assert_int_equal(launch[pass - 1].threads, 32 * (pass == 1 ? MANY_UP_WARPS(a->teams) : MANY_DOWN_WARPS));
+        assert_int_equal(launch[pass - 1].threads, 32 * (pass == 1 ? MANY_UP_WARPS(a->teams) : MANY_DOWN_WARPS(a->columns)));
         assert_true(a->columns == 8 * groups && a->most_jobs >= jobs_of(tokens * top_k, experts, a->columns));
         assert_true(a->exponent_row >= width / 8 && a->exponent_row % 8 == 0 && (bf16 || a->exponent_row % 16 == 0)); /* whole lines */
         const int left = (pass == 1 ? hidden : width) - (a->lines - 1) * F16_LINE_VALUES(a->format);
@@ -271,9 +271,13 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         if (early) assert_true(launch[pass - 1].shared_bytes + 2048 <= TOGETHER); /* a block of pass 3 beside it: 1 KB is each block's own */
     }
     assert_true(launch[2].grid[0] == (early ? SMS : 2 * SMS) && launch[2].threads == 32 * MANY_SUM_WARPS);
-    const bool asks = early || (args[0].teams == MANY_FEWER_TEAMS && args[0].ring > 1);
+    const bool asks = early || (weights.elem != MOI_E2M1 && args[0].ring > 1), mx = weights.recipe == MOI_RECIPE_MX32;
     assert_int_equal(args[0].likely, asks ? (192 << 10) / (MANY_UP_WORKERS(args[0].teams) * args[0].slot_bytes) : 0);
     assert_true(args[0].kept == EVICT_LAST && args[1].kept == EVICT_LAST);
+    if (groups > 2) { /* what kernels there are */
+        assert_true(tokens > 64 && tokens * top_k > (groups == 4 ? 18 : mx ? 12 : 11) * experts && args[0].ring > 1 && weights.elem != MOI_E2M1);
+        assert_true(!args[0].tail && !args[1].tail && (groups == 3 || bf16) && (args[0].teams == MANY_TEAMS || bf16));
+    }
     const many_shares *down = &args[0].down_shares;
     assert_true(down->more == (early ? 1 / 16.0f : args[0].teams == MANY_FEWER_TEAMS ? 1 / 8.0f : 3 / 13.0f) && (down->lead > 0) == early);
     for (int pair = 0; pair < tokens * top_k; pair++) assert_int_equal((unsigned)pair * args[0].inverse_top_k >> 16, pair / top_k);
@@ -314,7 +318,7 @@ static void test_rooms(void **state)
             assert_true(moii_decode_many_layout(&d, tokens, SMS, SHARED, args, launch, &groups));
             assert_int_equal(groups, tokens > 64 ? 2 : 1);
             assert_true(args[0].whole && args[1].whole && args[0].scale_box == shapes[i][0] / 32);
-            assert_true(args[0].scale_rooms == (i == 1 && tokens > 64 ? 2 : 4) && !args[1].scale_rooms);
+            assert_true(args[0].scale_rooms == 4 && !args[1].scale_rooms);
             moi_moe_decode_desc plain = d;
             plain.weights = MOI_FORMAT_BF16; /* 16 columns sooner, where they leave room for two slots */
             _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args of_plain[2];
@@ -323,7 +327,7 @@ static void test_rooms(void **state)
             assert_int_equal(args[0].buffers, i == 0 && tokens <= 64 ? 2 : 1);
             assert_int_equal(args[1].buffers, i == 0 || tokens <= 64 ? 2 : 1);
             assert_true(args[0].ring >= 2 && args[1].ring >= 2);
-            assert_int_equal(args[0].likely, tokens <= 64 ? 4 : i == 1 ? 6 : 0); /* 192 KB for 12 workers, or for 8; three teams with 16 columns none */
+            assert_int_equal(args[0].likely, tokens > 64 && i == 1 ? 6 : 4); /* 192 KB for 12 workers, or for 8 */
         }
 }
 
@@ -333,8 +337,8 @@ static void test_boxes(void **state)
 {
     (void)state;
     static const struct { int tokens, hidden, experts, top_k, box, rooms; } cases[] = {
-        { 16, 1024, 2, 2, 32, 4 },  { 128, 1024, 2, 2, 32, 4 },  { 16, 1536, 2, 2, 16, 4 }, { 128, 1536, 2, 2, 16, 2 }, { 16, 2048, 2, 2, 64, 4 },
-        { 128, 2048, 2, 2, 64, 4 }, { 16, 3072, 2, 2, 32, 2 },   { 16, 4096, 2, 2, 128, 4 }, { 128, 4096, 2, 2, 128, 2 }, { 8, 6144, 2, 2, 64, 2 },
+        { 16, 1024, 2, 2, 32, 4 },  { 128, 1024, 2, 2, 32, 4 },  { 16, 1536, 2, 2, 16, 4 }, { 128, 1536, 2, 2, 16, 4 }, { 16, 2048, 2, 2, 64, 4 },
+        { 128, 2048, 2, 2, 64, 4 }, { 16, 3072, 2, 2, 32, 2 },   { 16, 4096, 2, 2, 128, 4 }, { 128, 4096, 2, 2, 128, 4 }, { 8, 6144, 2, 2, 64, 2 },
         { 128, 8192, 2, 2, 128, 2 }, { 16, 3072, 256, 8, 32, 2 }, { 64, 3072, 256, 8, 32, 0 }, { 96, 3072, 160, 8, 32, 2 },
         { 128, 3072, 255, 8, 32, 2 }, { 128, 3072, 256, 8, 32, 0 },
     };
@@ -366,6 +370,9 @@ static void test_teams(void **state)
         { &mx, 96, 5120, 4, 2, 2, 2, 1 },     { &blk, 96, 4096, 3, 2, 2, 2, 2 },     { &blk, 128, 5120, 5, 3, 2, 2, 1 },   { &bf16, 16, 7680, 3, 2, 1, 2, 3 },
         { &mx, 16, 7168, 3, 2, 1, 2, 2 },     { &mx, 96, 4096, 3, 2, 2, 2, 2 },      { &blk, 16, 7168, 9, 9, 1, 2, 2 },    { &bf16, 16, 7168, 9, 9, 1, 2, 2 },
         { &mx, 16, 4096, 3, 2, 1, 3, 2 },     { &mx, 16, 7168, 130, 2, 1, 2, 2 },    { &bf16, 96, 4096, 3, 2, 2, 2, 2 },
+        { &blk, 160, 3072, 256, 8, 2, 2, 3 },
+        { &blk, 192, 3072, 128, 8, 2, 3, 2 }, { &mx, 160, 3072, 256, 8, 2, 2, 2 },   { &mx, 192, 4096, 128, 8, 2, 2, 2 },
+        { &fours, 256, 2880, 128, 4, 2, 3, 2 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = 1536, .experts = cases[i].experts,
@@ -377,6 +384,33 @@ static void test_teams(void **state)
         if (groups != cases[i].groups || args[0].teams != cases[i].teams || args[0].ring != cases[i].ring)
             fail_msg("case %zu: %d, %d, %d", i, groups, args[0].teams, args[0].ring);
         if (args[0].teams < MANY_TEAMS) assert_true(args[0].whole == (args[0].format != F16_BF16));
+    }
+}
+
+/* Jobs of 24 columns: of more than 64 tokens, and of more than 11 rows of each expert, of MXFP8 12, where they leave room for two slots; and neither of MXFP4
+ * nor of rows that are no whole lines.  Where there is no room for boxes of scales, slots are not whole.  Of BF16 and more than 18 rows jobs of 32. */
+static void test_broad(void **state)
+{
+    (void)state;
+    const moi_format blk = MOI_FORMAT_BLK128_WEIGHT, mx = MOI_FORMAT_MXFP8, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
+    const struct { const moi_format *weights; int tokens, hidden, width, experts, top_k, groups, teams; bool whole; } cases[] = {
+        { &blk, 176, 2048, 768, 128, 8, 2, 3, 1 }, { &blk, 192, 2048, 768, 128, 8, 3, 3, 1 },   { &blk, 256, 2048, 768, 128, 8, 3, 3, 1 },
+        { &blk, 320, 2048, 768, 128, 8, 2, 3, 1 }, { &mx, 192, 2048, 768, 128, 8, 2, 3, 1 },    { &mx, 224, 2048, 768, 128, 8, 3, 3, 0 },
+        { &mx, 160, 2048, 1408, 64, 6, 3, 3, 1 },  { &bf16, 288, 2048, 768, 128, 8, 3, 3, 0 },  { &bf16, 256, 2560, 1536, 128, 8, 3, 2, 0 },
+        { &blk, 224, 2560, 1536, 128, 8, 2, 3, 1 }, { &fours, 256, 2048, 768, 128, 8, 2, 3, 1 }, { &blk, 64, 1024, 128, 2, 2, 1, 3, 1 },
+        { &blk, 65, 1024, 128, 2, 2, 3, 3, 1 },    { &mx, 65, 1024, 160, 2, 2, 2, 3, 1 },        { &bf16, 65, 96, 128, 2, 2, 2, 3, 0 },
+        { &bf16, 65, 64, 64, 2, 2, 4, 3, 0 },      { &bf16, 65, 64, 64, 9, 2, 3, 3, 0 },       { &bf16, 320, 2048, 768, 128, 8, 4, 2, 0 },
+        { &bf16, 384, 2048, 768, 128, 8, 4, 2, 0 }, { &bf16, 320, 2560, 1536, 128, 8, 3, 2, 0 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = cases[i].width, .experts = cases[i].experts,
+                                        .top_k = cases[i].top_k, .weights = *cases[i].weights };
+        _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
+        moii_gpu_launch launch[3];
+        int groups = 0;
+        assert_true(moii_decode_many_layout(&d, cases[i].tokens, SMS, SHARED, args, launch, &groups));
+        if (groups != cases[i].groups || args[0].teams != cases[i].teams || args[0].whole != cases[i].whole)
+            fail_msg("case %zu: %d, %d, %d", i, groups, args[0].teams, args[0].whole);
     }
 }
 
@@ -502,17 +536,18 @@ static void test_crossing(void **state)
     }
 }
 
-/* Where experts have 1.02 jobs in the mean, 1.065 of 16 columns, and what 110 MB of weights take besides, or a worker of two teams has one slot; behind the
- * last launch where not. */
+/* Where experts have 1.02 jobs in the mean, 1.065 of 16 columns, 0.88 of 24, of BF16 and 24 or 32 1.07, and what 110 MB of weights take besides, or a worker of
+ * two teams has one slot; behind the last launch where not. */
 static void test_late(void **state)
 {
     (void)state;
     const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
     const struct { const moi_format *weights; int64_t hidden, width, experts, top_k, late; } cases[] = {
-        { &mx, 2048, 768, 128, 8, 225 },   { &fours, 2048, 768, 128, 8, 198 }, { &bf16, 2048, 768, 128, 8, 207 }, { &blk, 4096, 1536, 128, 8, 195 },
+        { &mx, 2048, 768, 128, 8, 257 },   { &fours, 2048, 768, 128, 8, 198 }, { &bf16, 2048, 768, 128, 8, 385 }, { &blk, 4096, 1536, 128, 8, 195 },
         { &mx, 2048, 512, 256, 8, 385 },   { &mx, 2048, 512, 512, 10, 385 },   { &blk, 7168, 2048, 256, 8, 145 }, { &fours, 7168, 2048, 256, 8, 265 },
         { &fours, 2880, 2880, 128, 4, 385 }, { &fours, 5120, 1536, 160, 8, 166 }, { &mx, 5120, 1536, 160, 8, 129 }, { &blk, 5120, 1536, 160, 8, 129 },
         { &mx, 2048, 768, 8, 8, 129 },     { &mx, 8192, 8192, 2048, 16, 65 }, { &mx, 2048, 512, 512, 16, 257 },
+        { &blk, 2048, 1408, 64, 6, 196 },  { &bf16, 2560, 1536, 64, 6, 211 }, { &bf16, 2048, 1408, 64, 6, 294 },
         { &mx, 256, 256, 1, 2, 385 },      { &mx, 128, 128, 2, 4, 385 },      { &mx, 256, 256, 4, 16, 257 }, /* a token has an expert twice */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -537,7 +572,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_scales), cmocka_unit_test(test_many),
         cmocka_unit_test(test_discards), cmocka_unit_test(test_rooms), cmocka_unit_test(test_boxes), cmocka_unit_test(test_teams),
-        cmocka_unit_test(test_groups), cmocka_unit_test(test_items), cmocka_unit_test(test_fours), cmocka_unit_test(test_longer_slots),
+        cmocka_unit_test(test_broad), cmocka_unit_test(test_groups), cmocka_unit_test(test_items), cmocka_unit_test(test_fours),
+        cmocka_unit_test(test_longer_slots),
         cmocka_unit_test(test_crossing), cmocka_unit_test(test_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

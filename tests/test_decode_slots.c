@@ -147,6 +147,31 @@ static void test_many_tokens(void **state)
     }
 }
 
+/* Jobs of 24 columns, and of BF16 of 32 (test_decode_layout.c: test_broad), full ones, of one group, of two, and of all; slots that are whole and are not; two
+ * teams; more slots than maxima route; more than 128 experts. */
+static void test_broad_jobs(void **state)
+{
+    (void)state;
+    const moi_format mx = MOI_FORMAT_MXFP8, e5m2 = { .recipe = MOI_RECIPE_MX32, .elem = MOI_E5M2 }, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16;
+    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
+        { &blk, { 70, 256, 256, 2, 1 }, true },    { &mx, { 90, 1024, 128, 7, 2 }, true },      { &bf16, { 100, 128, 64, 20, 3 }, true },
+        { &mx, { 65, 384, 384, 2, 2 }, true },     { &blk, { 80, 384, 128, 9, 9 }, true },      { &bf16, { 70, 128, 64, 2, 1 }, true },
+        { &bf16, { 80, 64, 128, 9, 9 }, false },   { &mx, { 80, 1024, 128, 9, 9 }, false },     { &blk, { 192, 2048, 768, 32, 4 }, false },
+        { &mx, { 160, 2048, 384, 24, 4 }, false }, { &mx, { 250, 2048, 768, 64, 4 }, false },   { &bf16, { 96, 2560, 128, 24, 4 }, false },
+        { &bf16, { 320, 2048, 192, 64, 4 }, false }, { &bf16, { 384, 2048, 64, 120, 6 }, false }, { &e5m2, { 90, 1024, 384, 9, 2 }, false },
+        { &e5m2, { 70, 1152, 640, 4, 2 }, false }, { &blk, { 129, 1152, 640, 12, 2 }, false },  { &mx, { 384, 256, 128, 200, 8 }, false },
+        { &blk, { 384, 256, 128, 140, 8 }, false }, { &bf16, { 384, 256, 64, 200, 8 }, false }, { &bf16, { 384, 256, 64, 140, 8 }, false },
+        { &bf16, { 70, 2560, 128, 70, 12 }, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!moit_picked(cases[i].always ? 97 : i + 1) || (!cases[i].always && !moit_gpu())) continue;
+        problem p = problem_make(*cases[i].weights, cases[i].size, MOI_BF16, MOI_F32);
+        decode_check(&p);
+        for (int r = 0; gpu_row("moe_decode", r); r++) decode_check_alone(gpu_row("moe_decode", r), &p, p.a.tokens - 1);
+        problem_free(&p);
+    }
+}
+
 /* Blocks of pass 2 of up to 8 tokens that lack a tile which would always be the same workers': the first ones with the four multiprocessors of an emulated
  * device, the last with an H200's. */
 static void test_missing_tiles(void **state)
@@ -183,8 +208,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_whole_fours), cmocka_unit_test(test_longer_slots), cmocka_unit_test(test_shifts),
-        cmocka_unit_test(test_two_teams), cmocka_unit_test(test_discarded_sums), cmocka_unit_test(test_many_tokens), cmocka_unit_test(test_missing_tiles),
-        cmocka_unit_test(test_items),
+        cmocka_unit_test(test_two_teams), cmocka_unit_test(test_discarded_sums), cmocka_unit_test(test_many_tokens), cmocka_unit_test(test_broad_jobs),
+        cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_items),
     };
     return cmocka_run_group_tests(tests, decode_open_contexts, decode_close_contexts);
 }

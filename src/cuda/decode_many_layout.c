@@ -14,7 +14,7 @@ int moii_decode_many_held(int64_t experts, int64_t top_k)
 /* Places in shared memory; what they need. */
 static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
 {
-    int64_t pairs = tokens * a->top_k, slots = (pass == 1 ? MANY_UP_WORKERS(a->teams) : MANY_DOWN_WORKERS) * a->ring;
+    int64_t pairs = tokens * a->top_k, slots = (pass == 1 ? MANY_UP_WORKERS(a->teams) : MANY_DOWN_WORKERS(a->columns)) * a->ring;
     int at = (int)(slots * a->slot_bytes);
     const int lines = pass == 1 ? F16_UP_LINES(a->format) : MANY_DOWN_LINES(a->format, a->whole || a->longer);
     const int words = a->scale_row ? F16_SCALE_WORDS(lines, a->tail) : 0, rooms = a->teams * a->scale_rooms;
@@ -67,27 +67,33 @@ static int fill_for(int teams, moe_decode_f16_sm90_args *a, int pass, int64_t to
     return 0;
 }
 
-/* Rows of each expert from which on jobs of 16 columns are better than jobs of 8 though a worker has one slot. */
-enum { ROWS_FOR_ONE_SLOT = 6 };
+/* Rows of each expert up to which multiplying does not bound jobs of 16 columns; so many, and jobs of 16 are better than jobs of 8 though a worker has one
+ * slot. */
+enum { FEW_ROWS = 6 };
 
 /* Pass 1.  Two teams where three have one slot for each worker or do not fit: two slots each are worth more than a third team, if multiplying does not bound
- * it (MXFP4), and so is one beside 16 columns, if codes leave it before they are multiplied and jobs of 8 would be many more. */
+ * it (MXFP4, and 24 columns of 8 bits); and so is one beside 16 columns, if codes leave it before they are multiplied and jobs of 8 would be many more, and
+ * with few rows a third slot, or whole slots. */
 static int fill_up(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes)
 {
     moe_decode_f16_sm90_args fewer = *a;
-    const bool bf16 = a->format == F16_BF16 && !a->tail, whole = a->whole && a->format != F16_MXFP4;
+    const bool bf16 = a->format == F16_BF16 && !a->tail; /* what two teams have, and */
+    const bool whole = a->whole && a->format != F16_MXFP4 && a->columns <= 2 * F16_MOST_TOKENS;
+    const int64_t pairs = tokens * a->top_k, few = FEW_ROWS * (int64_t)a->experts;
     const int bytes = fill_for(MANY_TEAMS, a, 1, tokens, shared_bytes);
-    if ((bytes && a->ring > 1) || !(bf16 || whole)) return bytes;
+    if (!bf16 && !whole) return bytes;
     const int fewer_bytes = fill_for(MANY_FEWER_TEAMS, &fewer, 1, tokens, shared_bytes);
-    const bool enough = fewer.ring > 1 || (!bytes && whole && tokens * a->top_k >= ROWS_FOR_ONE_SLOT * (int64_t)a->experts);
-    if (!fewer_bytes || !enough) return bytes;
+    const bool of_16 = whole && a->columns > F16_MOST_TOKENS;
+    bool better = fewer.ring > 1 || (of_16 && pairs >= few);
+    if (bytes && a->ring > 1) better = of_16 && pairs < few && (fewer.ring > a->ring || (fewer.whole && !a->whole));
+    if (!fewer_bytes || !better) return bytes;
     *a = fewer;
     return fewer_bytes;
 }
 
 /* Up to 8 columns a job, and with BF16, there is room for a block of pass 3 beside one of pass 2 and of the next layer's pass 1, which then starts early: a
  * block's own shared memory is enough; registers are bounded in the kernel.  With more columns pass 2 leaves no room for one, and pass 3 has two.
- * What is likely to be read is asked for early where there is time for it: there, and in pass 1 of two teams that have two slots.  All measured:
+ * What is likely to be read is asked for early there, and where workers have two slots, but of MXFP4.  All measured:
  * docs/notes/warp-decode.md. */
 enum { BLOCK_BYTES = 1 << 10, SUM_BLOCKS = 2, LIKELY_BYTES = 192 << 10 };
 
@@ -168,40 +174,60 @@ enum { DISCARDED_BYTES = 6 << 20 };
 
 bool moii_decode_many_discards(const moi_moe_decode_desc *d, int tokens) { return 4 * tokens * d->top_k * d->hidden >= DISCARDED_BYTES; }
 
+/* Columns of a job, in groups of 8, best first: the next one is taken where one does not fit. */
+static int ways_for(const moi_moe_decode_desc *d, int tokens, const moe_decode_f16_sm90_args args[2], int way[MANY_GROUPS])
+{
+    const int format = args[0].format;
+    const bool bf16 = format == F16_BF16, mx = format == F16_MX_E4M3 || format == F16_MX_E5M2, tail = args[0].tail || args[1].tail;
+    const int64_t pairs = tokens * d->top_k, rows_for_16 = format == F16_MXFP4 ? MANY_ROWS_FOR_16_MXFP4 : MANY_ROWS_FOR_16;
+    const bool many = tokens > MANY_TOKENS_FOR_16, of_16 = bf16 ? tokens > MANY_TOKENS_FOR_16_BF16 : many && pairs > rows_for_16 * d->experts;
+    int ways = 0;
+    if (many && bf16 && !tail && pairs > MANY_ROWS_FOR_32_BF16 * d->experts) way[ways++] = 4;
+    if (many && format != F16_MXFP4 && !tail && pairs > (mx ? MANY_ROWS_FOR_24_MXFP8 : MANY_ROWS_FOR_24) * d->experts) way[ways++] = 3;
+    way[ways++] = of_16 ? 2 : 1;
+    if (of_16 || many) way[ways++] = of_16 ? 1 : 2;
+    return ways;
+}
+
+/* False: jobs of so many groups do not fit, or those of fewer are better. */
+static bool fill_passes(const moi_moe_decode_desc *d, int groups, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
+                        moii_gpu_launch launch[3])
+{
+    moe_decode_f16_sm90_args *up = &args[0], *down = &args[1];
+    const bool bf16 = up->format == F16_BF16, early = groups == 1 || bf16;
+    const int bytes = shared_bytes - (early ? BLOCK_BYTES : 0);
+    const int64_t pairs = tokens * d->top_k;
+    for (int pass = 0; pass < 2; pass++) {
+        args[pass].columns = groups * F16_MOST_TOKENS, args[pass].token_words = (tokens + 31) / 32;
+        args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);
+    }
+    /* of MXFP8 pass 1 has none beside routing by p */
+    const bool has_kernel = up->format == F16_SQUARES || up->format == F16_MXFP4 || moii_decode_many_held(d->experts, d->top_k);
+    up->whole = has_kernel && moii_decode_slots_are_whole(up, F16_UP_LINES(up->format));
+    launch[0].shared_bytes = fill_up(up, tokens, bytes), launch[0].threads = 32 * MANY_UP_WARPS(up->teams);
+    if (groups == 2 && tokens <= MANY_TOKENS_FOR_16 && (up->ring < 2 || up->teams < MANY_TEAMS)) return false; /* jobs of 8 have room for more */
+    if (groups > 2 && up->ring < 2) return false;
+    launch[1].shared_bytes = fill_down(down, tokens, bytes), launch[1].threads = 32 * MANY_DOWN_WARPS(down->columns);
+    launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
+    up->shares = even_shares(up->tiles, sms), up->down_shares = down_shares(down, sms, early, up->teams);
+    const bool asks = early || (up->format != F16_MXFP4 && up->ring > 1);
+    up->likely = asks ? LIKELY_BYTES / (MANY_UP_WORKERS(up->teams) * up->slot_bytes) : 0;
+    return launch[0].shared_bytes && launch[1].shared_bytes && divisible(up) && divisible(down);
+}
+
 bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
                              moii_gpu_launch launch[3], int *groups)
 {
     moii_decode_cut(d, F16_MOST_TOKENS, sms, args, launch);
     if (tokens > F16_MOST_TOKENS) args[0].policy = EVICT_FIRST;
-    int64_t pairs = tokens * d->top_k;
-    if (pairs > MANY_PAIRS) return false;
-    launch[1].threads = 32 * MANY_DOWN_WARPS;
+    if (tokens * d->top_k > MANY_PAIRS) return false;
     launch[1].grid[0] = sms;
     const moe_decode_f16_sm90_args down = args[1];
-    const bool bf16 = args[0].format == F16_BF16;
-    /* of MXFP8 pass 1 has none beside routing by p */
-    const bool has_kernel = args[0].format == F16_SQUARES || args[0].format == F16_MXFP4 || moii_decode_many_held(d->experts, d->top_k);
-    const bool many_rows = bf16 || pairs > (args[0].format == F16_MXFP4 ? MANY_ROWS_FROM_MXFP4 : MANY_ROWS_FROM) * d->experts;
-    const int wanted = many_rows && tokens > (bf16 ? MANY_GROUPS_FROM_BF16 : MANY_GROUPS_FROM) ? 2 : 1;
-    const int ways = wanted == 2 || tokens > MANY_GROUPS_FROM ? 2 : 1; /* the other is taken where that does not fit */
-    for (int way = 0; way < ways; way++) {
-        *groups = way ? 3 - wanted : wanted;
-        bool early = *groups == 1 || bf16;
-        args[1] = down;
-        for (int pass = 0; pass < 2; pass++) {
-            args[pass].columns = *groups * F16_MOST_TOKENS, args[pass].token_words = (tokens + 31) / 32;
-            args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);
-        }
-        args[0].whole = has_kernel && moii_decode_slots_are_whole(&args[0], F16_UP_LINES(args[0].format));
-        launch[0].shared_bytes = fill_up(&args[0], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
-        launch[0].threads = 32 * MANY_UP_WARPS(args[0].teams);
-        if (*groups == 2 && tokens <= MANY_GROUPS_FROM && (args[0].ring < 2 || args[0].teams < MANY_TEAMS)) continue; /* jobs of 8 have room for more */
-        launch[1].shared_bytes = fill_down(&args[1], tokens, shared_bytes - (early ? BLOCK_BYTES : 0));
-        launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
-        args[0].shares = even_shares(args[0].tiles, sms), args[0].down_shares = down_shares(&args[1], sms, early, args[0].teams);
-        const bool asks = early || (args[0].teams == MANY_FEWER_TEAMS && args[0].ring > 1);
-        args[0].likely = asks ? LIKELY_BYTES / (MANY_UP_WORKERS(args[0].teams) * args[0].slot_bytes) : 0;
-        if (launch[0].shared_bytes && launch[1].shared_bytes && divisible(&args[0]) && divisible(&args[1])) return true;
+    int way[MANY_GROUPS];
+    const int ways = ways_for(d, tokens, args, way);
+    for (int i = 0; i < ways; i++) {
+        *groups = way[i], args[1] = down;
+        if (fill_passes(d, way[i], tokens, sms, shared_bytes, args, launch)) return true;
     }
     return false;
 }

@@ -14,7 +14,7 @@
 #include "gpu.h"
 #include "route_plain.h"
 
-enum { HELD = 3, GROUPS = 2 };
+enum { HELD = 3 };
 
 /* Weights, whether rows are no whole lines, and, of more tokens, whether slots have as many lines as there is room for, whether pass 1 has fewer teams, and
  * whether slots of pass 2 are longer.  The first ROWS are those of few tokens, too; pass 1 of these has UP_ROWS. */
@@ -56,21 +56,25 @@ static void many_defines_for(int pass, rows r, int held, int groups, char define
     else if (pass == 2) snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d GROUPS=%d%s%s", r.weights, groups, tail_of(r), r.longer ? " LONGER=1" : "");
     else snprintf(defines, MOII_DEFINES, "PASS=3");
 }
-/* Beside routing by p (no experts of a lane) pass 1 has no registers for whole slots of MXFP8, and its slots are not longer; pass 2 has no teams. */
-static bool has_variant(int pass, rows r, int held)
+/* Beside routing by p (no experts of a lane) pass 1 has no registers for whole slots of MXFP8, and its slots are not longer; pass 2 has no teams.  Jobs of 24
+ * columns are not of MXFP4, nor of rows that are no whole lines, and their teams are fewer only of BF16; those of 32 are of BF16 alone. */
+static bool has_variant(int pass, rows r, int held, int groups)
 {
+    if (groups > 2 && (r.weights == F16_MXFP4 || r.tail || (r.weights != F16_BF16 && (r.fewer || groups > 3)))) return false;
     return pass == 1 ? !r.longer && (held || !r.whole || r.weights == F16_SQUARES || r.weights == F16_MXFP4) : !r.fewer;
 }
-enum { MANY_BY_P = 4 }; /* rows that there are not */
-enum { MANY_VARIANTS = GROUPS * (3 * (MANY_ROWS - LONGER_ROWS) - MANY_BY_P + MANY_ROWS - FEWER_ROWS) + 1 };
+/* Of 8 and of 16 columns: rows of pass 1 that there are not beside routing by p; of 24 also how many there are of either pass; of 32 all. */
+enum { BY_P = 4, BY_P_OF_24 = 2, UP_ROWS_OF_24 = 8, DOWN_ROWS_OF_24 = 7, VARIANTS_OF_32 = 3 * 2 + 1 };
+enum { VARIANTS_OF_16 = 3 * (MANY_ROWS - LONGER_ROWS) - BY_P + MANY_ROWS - FEWER_ROWS, VARIANTS_OF_24 = 3 * UP_ROWS_OF_24 - BY_P_OF_24 + DOWN_ROWS_OF_24 };
+enum { MANY_VARIANTS = 2 * VARIANTS_OF_16 + VARIANTS_OF_24 + VARIANTS_OF_32 + 1 };
 /* Pass 1 of 4, of 8 and of no experts of a lane, pass 2, pass 3. */
 static void many_variant(int i, char defines[MOII_DEFINES])
 {
     static const int held[] = { 4, 8, 0, 0 };
     for (int side = 0; side < 4; side++)
-        for (int row = 0; row < GROUPS * MANY_ROWS; row++) {
+        for (int row = 0; row < MANY_GROUPS * MANY_ROWS; row++) {
             const int pass = side < 3 ? 1 : 2;
-            if (!has_variant(pass, all_rows[row % MANY_ROWS], held[side]) || i--) continue;
+            if (!has_variant(pass, all_rows[row % MANY_ROWS], held[side], row / MANY_ROWS + 1) || i--) continue;
             many_defines_for(pass, all_rows[row % MANY_ROWS], held[side], row / MANY_ROWS + 1, defines);
             return;
         }

@@ -66,7 +66,7 @@ MOII_FN void mma(tile_sum &d, uint2 top, uint2 bottom, unsigned int b0, unsigned
 
 /* Twice as large, for the mantissa is all ones, so that NaN is NaN.  Shifts to the left are multiplications to the compiler, for which there is room beside
  * what masks and permutes; but where registers are short (NARROW) the same by a permutation. */
-enum { NARROW = PASS == 1 && GROUPS > 1 && !WHOLE && !TAIL && WEIGHTS != F16_MXFP4 };
+enum { NARROW = PASS == 1 && GROUPS > 1 && (!WHOLE || GROUPS > 2) && !TAIL && WEIGHTS != F16_MXFP4 };
 MOII_FN float scale_of(unsigned int word, int b)
 {
     if (NARROW) return moii_float_of(__byte_perm(word, 0xFFFFFFFFu, (unsigned int)b << 12 | 0x444u) >> 1);
@@ -162,7 +162,7 @@ MOII_FN float2 factors_of(const column_source &c) { return make_float2(c.line.ev
 #endif
 
 #if WEIGHTS == F16_BF16
-/* sum += the line, for n times 8 columns, 1 or 2, a constant.  at: this lane's place in it. */
+/* sum += the line, for n times 8 columns, a constant.  at: this lane's place in it. */
 MOII_FN void add_lines(int n, tile_sum *sum, unsigned int at, uint2, const column_source *columns)
 {
 #pragma unroll
@@ -190,11 +190,11 @@ MOII_FN void add_factored(tile_sum &sum, const tile_sum &d, float2 f)
     sum.v[2] = __fmaf_rn(d.v[2], f.x, sum.v[2]), sum.v[3] = __fmaf_rn(d.v[3], f.y, sum.v[3]);
 }
 
-/* sum += the line, for n times 8 columns, 1 or 2, a constant.  scales: of row g and of row g + 8, a word each: four of E8M0, or a float. */
+/* sum += the line, for n times 8 columns, a constant.  scales: of row g and of row g + 8, a word each: four of E8M0, or a float. */
 MOII_FN void add_lines(int n, tile_sum *sum, const line_source &line, uint2 scales, const column_source *columns)
 {
-    float2 f[2];
-    tile_sum whole[2][2] = {}; /* of squares: blocks in turn, half as many wait for each other */
+    float2 f[GROUPS];
+    tile_sum whole[GROUPS][2] = {}; /* of squares: blocks in turn, half as many wait for each other */
 #pragma unroll
     for (int i = 0; i < n; i++) f[i] = factors_of(columns[i]);
     const line_codes codes = codes_from(line);

@@ -36,7 +36,7 @@ MOII_FN void add_slot(tile_sum sum[GROUPS], const slot_lines_read &taken, int sl
         column_source columns[GROUPS];
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) columns[g] = held_at(held, w, a, line, g);
-        if (few) add_lines(1, sum, codes, of_rows, columns);
+        if (few) add_lines(GROUPS > 1 ? GROUPS - 1 : 1, sum, codes, of_rows, columns);
         else add_lines(GROUPS, sum, codes, of_rows, columns);
     }
 }

@@ -27,8 +27,12 @@ MOII_FN bool next_slot(work &k, const worker &w, const moe_decode_f16_sm90_args 
     return true;
 }
 
-/* A warp's sums of an item. */
-enum { SUM_BYTES = GROUPS * 512 };
+/* A warp's sums of an item; a lane's place in a team's. */
+enum { SUM_BYTES = GROUPS * 512, SUM_PLACES = MANY_SUM_PLACES(GROUPS * F16_MOST_TOKENS) };
+MOII_FN unsigned int sums_of_team(const worker &w, const moe_decode_f16_sm90_args &a, int team)
+{
+    return w.shared + a.at_sums + team * (SUM_PLACES * F16_TEAM * SUM_BYTES) + w.lane * 16;
+}
 
 /* One column's u of 8 neurons in 8 lanes (g = 0 .. 7), in the order of row_at: FP16 times a power of two, and its exponent; or BF16, and that it is there. */
 MOII_FN void put_u(const moe_decode_f16_sm90_args &a, float u, bool there, int job, int column, int tile, int g)
@@ -97,15 +101,15 @@ MOII_FN work send_first_scales(int team, const worker &w, const moe_decode_f16_s
 /* The warp that finishes a team's items; later: the first item whose scales it has not sent for. */
 MOII_FN void finish(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, int team, work later)
 {
-    const unsigned int sums = w.shared + a.at_sums + team * (2 * F16_TEAM * SUM_BYTES) + w.lane * 16;
+    const unsigned int sums = sums_of_team(w, a, team);
     int turns = 0;
     for (work k = first_item(a, l, team);; next_item(k, a, l), turns++) {
         come_to(k, w, l);
         if (!there_is(k, l)) return;
         int column = w.lane % 4 * 2;
-        const int place = turns & 1, groups = groups_of(w, a, k.job);
+        const int place = turns & (SUM_PLACES - 1), groups = groups_of(w, a, k.job);
         bool even = has_column(w, a, k.job, column), odd = has_column(w, a, k.job, column + 1);
-        barrier_wait(summed(w, a, team * 2 + place), turns >> 1 & 1);
+        barrier_wait(summed(w, a, team * 2 + place), turns >> (SUM_PLACES - 1) & 1);
 #if SCALE_BOXES
         send_scales(later, team, turns + a.scale_rooms, w, a, l);
         next_item(later, a, l);
@@ -159,7 +163,7 @@ MOII_FN work send_first(work later, const worker &w, const moe_decode_f16_sm90_a
 MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const lists &l, work k, work later)
 {
     const int team = w.warp / F16_TEAM, member = w.warp % F16_TEAM;
-    const unsigned int sums = w.shared + a.at_sums + team * (2 * F16_TEAM * SUM_BYTES) + w.lane * 16;
+    const unsigned int sums = sums_of_team(w, a, team);
     tile_sum sum[GROUPS] = {};
     turn t = { 0, 0 };
     held_columns held = first_columns(a, l);
@@ -186,11 +190,12 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
             if (TAKES) add_slot(sum, taken, t.slot, scales, part, few, held, w, a);
             advance(t, a);
         }
-        const int place = team * 2 + (turns & 1);
-        barrier_wait(added(w, a, place), turns >> 1 & 1 ^ 1);
+        const int place = SUM_PLACES > 1 ? team * 2 + (turns & 1) : (int)as_it_is((unsigned int)(team * 2)); /* one place would be kept in registers */
+        barrier_wait(added(w, a, place), turns >> (SUM_PLACES - 1) & 1 ^ 1);
+        const unsigned int own = SUM_PLACES > 1 ? sums + ((turns & 1) * F16_TEAM + first) * SUM_BYTES : sums_of_team(w, a, place / 2) + first * SUM_BYTES;
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
-            shared_write_four(sums + ((turns & 1) * F16_TEAM + first) * SUM_BYTES + g * 512,
+            shared_write_four(own + g * 512,
                               make_uint4(moii_bits_of(sum[g].v[0]), moii_bits_of(sum[g].v[1]), moii_bits_of(sum[g].v[2]), moii_bits_of(sum[g].v[3])));
             sum[g].v[0] = sum[g].v[1] = sum[g].v[2] = sum[g].v[3] = 0;
         }

@@ -111,7 +111,8 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         take_sums(all, k, w, a, l);
         hold_columns(held, k, w, a, l);
         if (!there_is(k, l)) break;
-        const bool few = GROUPS > 1 && groups_of(w, a, k.job) < GROUPS;
+        const int groups = GROUPS > 1 ? groups_of(w, a, k.job) : 1;
+        const bool few = groups < GROUPS;
 #pragma unroll 1
         for (int part = 0; part < a.parts; part++) {
             barrier_wait(filled(w, t.slot), t.phase);
@@ -134,7 +135,7 @@ MOII_FN void multiply(const worker &w, const moe_decode_f16_sm90_args &a, const 
         }
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)
-            if (g == 0 || !few) put_sums(w, a, all[g], k, g), finite = stays_finite(finite, all[g]);
+            if (g == 0 || (g == GROUPS - 1 ? !few : g < groups)) put_sums(w, a, all[g], k, g), finite = stays_finite(finite, all[g]);
     }
     if (may_be_far(finite)) mend_items(w, a, l);
 }

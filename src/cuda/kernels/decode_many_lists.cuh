@@ -18,8 +18,9 @@ enum { COUNTED = ROUTE_HELD }; /* logits of a lane */
 #endif
 
 enum { TEAMS = FEWER ? MANY_FEWER_TEAMS : MANY_TEAMS };
-enum { WORKERS = PASS == 1 ? MANY_UP_WORKERS(TEAMS) : MANY_DOWN_WORKERS, WARPS = PASS == 1 ? MANY_UP_WARPS(TEAMS) : MANY_DOWN_WARPS };
-enum { THREADS = 32 * WARPS, COLUMNS = GROUPS * F16_MOST_TOKENS }; /* a.columns */
+enum { COLUMNS = GROUPS * F16_MOST_TOKENS }; /* a.columns */
+enum { WORKERS = PASS == 1 ? MANY_UP_WORKERS(TEAMS) : MANY_DOWN_WORKERS(COLUMNS), WARPS = PASS == 1 ? MANY_UP_WARPS(TEAMS) : MANY_DOWN_WARPS(COLUMNS) };
+enum { THREADS = 32 * WARPS };
 
 #include "decode_f16_inputs.cuh"
 

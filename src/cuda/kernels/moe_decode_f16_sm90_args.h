@@ -35,22 +35,31 @@ enum { F16_X_VALUES = 256 }; /* of x, that a worker of pass 1 has in registers a
 /* Bytes of pass 1's sums, two places for each worker, by experts of a lane: routing has the room before. */
 #define F16_UP_SUMS(held) ((held) == 4 ? 8192 : 1152 * (held))
 
-/* More tokens, or of larger layers (moe_decode_many_sm90.cu): a job is up to 8 or 16 tokens of one expert.  Pass 1 has three teams, or where these would have
- * a slot for each worker, two.  One warp brings columns. */
+/* More tokens, or of larger layers (moe_decode_many_sm90.cu): a job is up to 8, 16, 24 or 32 tokens of one expert.  Pass 1 has three teams, or where these
+ * would have a slot for each worker, two.  One warp brings columns. */
 enum { MANY_TEAMS = 3, MANY_FEWER_TEAMS = 2 };
 #define MANY_UP_WORKERS(teams) ((teams) * F16_TEAM)
 #define MANY_UP_WARPS(teams) (MANY_UP_WORKERS(teams) + (teams) + 1)
-enum { MANY_DOWN_WORKERS = 12, MANY_DOWN_WARPS = MANY_DOWN_WORKERS + 1, MANY_SUM_WARPS = 8 };
+enum { MANY_GROUPS = 4 }; /* most columns of a job, 8 each */
+/* Pass 2's: with 24 columns and more it needs registers of which 12 warps have more than 13. */
+#define MANY_DOWN_WORKERS(columns) ((columns) > 2 * F16_MOST_TOKENS ? 11 : 12)
+#define MANY_DOWN_WARPS(columns) (MANY_DOWN_WORKERS(columns) + 1)
+enum { MANY_SUM_WARPS = 8 };
 /* Most tokens of a launch, and pairs: for more, i * inverse_top_k >> 16 would not always be i / top_k. */
 enum { MANY_TOKENS = 384, MANY_PAIRS = 4096 };
 /* Most lines of a slot of pass 2: of MXFP4 those of two where they are whole, or longer. */
 #define MANY_DOWN_LINES(weights, longer) (F16_PIECE_LINES(weights, longer) * F16_DOWN_LINES(weights))
-/* Jobs of 16 with more tokens than these and, but of BF16, more of each expert's. */
-enum { MANY_GROUPS_FROM = 64, MANY_GROUPS_FROM_BF16 = 32, MANY_ROWS_FROM = 4, MANY_ROWS_FROM_MXFP4 = 6 };
+/* Jobs of more columns are better with more tokens than these, and more rows of each expert. */
+enum { MANY_TOKENS_FOR_16 = 64, MANY_TOKENS_FOR_16_BF16 = 32, MANY_ROWS_FOR_16 = 4, MANY_ROWS_FOR_16_MXFP4 = 6 };
+enum { MANY_ROWS_FOR_24 = 11, MANY_ROWS_FOR_24_MXFP8 = 12, MANY_ROWS_FOR_32_BF16 = 18 };
 /* What a block of pass 2 finds: either half's share and what lies between them, then so many jobs' words of either half. */
 enum { MANY_SHARE_JOBS = 3, MANY_SHARE_FIRST = 10, MANY_SHARE_WORDS = 16 };
+/* Bytes where pass 1's sums lie: two places for each worker, or of jobs of more columns, which need the room, one; routing has it before them. */
+#define MANY_SUM_PLACES(columns) ((columns) > F16_MOST_TOKENS ? 1 : 2)
+#define MANY_ROUTING_BYTES(held) ((held) ? 2048 * (held) : 32768)
+#define MANY_UP_SUM_BYTES(columns, teams) (MANY_SUM_PLACES(columns) * MANY_UP_WORKERS(teams) * 64 * (columns))
 #define MANY_UP_SUMS(held, columns, teams)                                                                                                           \
-    (!(held) ? 32768 : (held) == 4 || (columns) > F16_MOST_TOKENS ? 2 * MANY_UP_WORKERS(teams) * 64 * (columns) : 16384)
+    (MANY_UP_SUM_BYTES(columns, teams) > MANY_ROUTING_BYTES(held) ? MANY_UP_SUM_BYTES(columns, teams) : MANY_ROUTING_BYTES(held))
 /* The same of 8 columns; where there are factors, u's exponents are there first. */
 #define MANY_LINE(pass, weights) (F16_KEPT_LINE(weights, F16_MOST_TOKENS) + ((weights) == F16_BF16 || (pass) == 1 ? 0 : 96))
 

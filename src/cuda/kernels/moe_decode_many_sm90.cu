@@ -5,7 +5,7 @@
  *
  *   defines   PASS 1: u = silu(gate . x) * (up . x); 2: down . u for each pair; 3: y = sum of weight * that.  WEIGHTS: F16_MX_E4M3 or its like
  *             HELD: pass 1: from logits of up to 32 * HELD experts, 4 or 8, with up to 8 slots; 0: of up to 512, with any.  GROUPS: passes 1 and 2: columns
- *             of a job, 8 each, 1 or 2.  TAIL: rows are no whole lines.  WHOLE: each slot has all of the lines that it has room for; of MXFP8 scales come
+ *             of a job, 8 each, 1 to 4.  TAIL: rows are no whole lines.  WHOLE: each slot has all of the lines that it has room for; of MXFP8 scales come
  *             by boxes in pass 1, of MXFP4 codes by pieces of two lines.  FEWER: pass 1 has two teams.  LONGER: pass 2, MXFP4: slots have up to six lines,
  *             not three
  *   grid      passes 1 and 2: multiprocessors; pass 3: as many, or two for each
@@ -45,15 +45,15 @@
 
 /* A quarter of a multiprocessor has 512 registers for each lane number: 48 for either of two warps of pass 3 beside 104 for each of four of pass 2, or of the
  * next layer's pass 1, which may be there then; with two teams these are three.  So up to 8 columns a job, and with BF16; and pass 1 of block FP8 in whole
- * slots, beside which pass 3's blocks may still be. */
-enum { QUARTERS = 4, QUARTER = 512, OF_PASS_3 = 48, BESIDE_PASS_3 = PASS == 1 && FEWER ? 128 : 104, ALONE = 128, ALONE_FEWER = 160 };
+ * slots and up to 16 columns a job, beside which pass 3's blocks may still be. */
+enum { QUARTERS = 4, QUARTER = 512, OF_PASS_3 = 48, BESIDE_PASS_3 = PASS == 1 && FEWER ? 128 : 104, ALONE = 128, ALONE_FEWER = 160, OF_TWELVE = 168 };
 #if PASS == 3
 enum { REGISTERS = OF_PASS_3 };
 #else
-#if GROUPS == 1 || WEIGHTS == F16_BF16 || (PASS == 1 && WEIGHTS == F16_SQUARES && WHOLE)
+#if GROUPS == 1 || WEIGHTS == F16_BF16 || (PASS == 1 && WEIGHTS == F16_SQUARES && WHOLE && GROUPS == 2)
 enum { REGISTERS = BESIDE_PASS_3, OF_OTHERS = MANY_SUM_WARPS / QUARTERS * OF_PASS_3 };
 #else
-enum { REGISTERS = PASS == 1 && FEWER ? ALONE_FEWER : ALONE, OF_OTHERS = 0 };
+enum { REGISTERS = PASS == 1 && FEWER ? ALONE_FEWER : PASS == 2 && GROUPS > 2 ? OF_TWELVE : ALONE, OF_OTHERS = 0 };
 #endif
 static_assert((WARPS + QUARTERS - 1) / QUARTERS * REGISTERS + OF_OTHERS <= QUARTER, "a block has room, and where it should, one of pass 3 beside it");
 #endif
