@@ -11,19 +11,37 @@
 #include "combine_plain_args.h"
 #include "num.h"
 
-MOII_FN void load_run(const void *base, long long at, float v[RUN])
+typedef struct packet {
+#if RUN == 1
+    float v;
+#else
+    uint4 v;
+#endif
+} packet;
+
+MOII_FN packet load_packet(const void *base, long long at)
 {
     const char *p = (const char *)base + at * (BF16 ? 2 : 4);
+    packet k;
 #if RUN == 1
-    v[0] = BF16 ? moii_bf16_decode(*(const unsigned short *)p) : *(const float *)p;
+    k.v = BF16 ? moii_bf16_decode(*(const unsigned short *)p) : *(const float *)p;
 #else
-    const uint4 w = __ldg((const uint4 *)p);
-    const unsigned int words[4] = { w.x, w.y, w.z, w.w };
+    k.v = __ldg((const uint4 *)p);
+#endif
+    return k;
+}
+MOII_FN void unpack(const packet &k, float v[RUN])
+{
+#if RUN == 1
+    v[0] = k.v;
+#else
+    const unsigned int words[4] = { k.v.x, k.v.y, k.v.z, k.v.w };
 #pragma unroll
     for (int i = 0; i < RUN; i++)
         v[i] = BF16 ? moii_float_of(i % 2 ? words[i / 2] & 0xFFFF0000u : words[i / 2] << 16) : moii_float_of(words[i % 4]);
 #endif
 }
+MOII_FN void load_run(const void *base, long long at, float v[RUN]) { unpack(load_packet(base, at), v); }
 
 MOII_FN void store_run(void *base, long long at, const float v[RUN])
 {
@@ -42,39 +60,54 @@ MOII_FN void store_run(void *base, long long at, const float v[RUN])
 #endif
 }
 
-/* Where slot s of all tokens' slots lies, in elements; negative: it is skipped. */
-MOII_FN long long row_at(const combine_plain_args &a, long long s)
+/* Row of slot s of all tokens' slots; negative: it is skipped. */
+MOII_FN int row_of(const combine_plain_args &a, long long s)
 {
-    const long long rows = a.tokens * a.top_k, row = a.row_of ? (long long)__ldg(a.row_of + s) : s;
-    return row < 0 ? -1 : min(row, rows - 1) * a.hidden;
+    const long long row = a.row_of ? (long long)__ldg(a.row_of + s) : s;
+    return row < 0 ? -1 : (int)min(row, a.tokens * a.top_k - 1);
 }
 
 MOII_FN float weight_of(const combine_plain_args &a, long long s) { return a.weights ? __ldg(a.weights + s) : 1.0f; }
 
+/* Of some slots at once where they are, then what is there: slots do not wait for each other. */
+enum { AT_ONCE = 4 };
 MOII_FN void combine_run(const combine_plain_args &a, long long token, long long col)
 {
+    const long long end = (token + 1) * a.top_k;
     float sum[RUN];
 #pragma unroll
     for (int i = 0; i < RUN; i++) sum[i] = 0.0f;
-#pragma unroll 4
-    for (long long s = token * a.top_k; s < (token + 1) * a.top_k; s++) {
-        float v[RUN];
-        const float w = weight_of(a, s);
-        const long long at = row_at(a, s);
-        if (at < 0) continue;
-        load_run(a.y_sorted, at + col, v);
+    for (long long first = end - a.top_k; first < end; first += AT_ONCE) {
+        int row[AT_ONCE];
+        float w[AT_ONCE];
+        packet k[AT_ONCE];
 #pragma unroll
-        for (int i = 0; i < RUN; i++) sum[i] += w * v[i];
+        for (int j = 0; j < AT_ONCE; j++) {
+            row[j] = first + j < end ? row_of(a, first + j) : -1;
+            w[j] = first + j < end ? weight_of(a, first + j) : 0.0f;
+        }
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+            if (row[j] >= 0) k[j] = load_packet(a.y_sorted, row[j] * a.hidden + col);
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            if (row[j] < 0) continue;
+            float v[RUN];
+            unpack(k[j], v);
+#pragma unroll
+            for (int i = 0; i < RUN; i++) sum[i] += w[j] * v[i];
+        }
     }
     store_run(a.y, token * a.hidden + col, sum);
 }
 
 MOII_FN void spread_slot(const combine_plain_args &a, long long s, int lane)
 {
-    const long long at = row_at(a, s), from = s / a.top_k * a.hidden;
+    const int row = row_of(a, s);
+    const long long at = row * a.hidden, from = s / a.top_k * a.hidden;
     const float w = weight_of(a, s);
     float dot = 0.0f;
-    for (long long c = lane * RUN; at >= 0 && c < a.hidden; c += 32 * RUN) {
+    for (long long c = lane * RUN; row >= 0 && c < a.hidden; c += 32 * RUN) {
         float dy[RUN], v[RUN];
         load_run(a.d_y, from + c, dy);
         if (a.d_weights) load_run(a.y_sorted, at + c, v);
