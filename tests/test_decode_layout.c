@@ -191,6 +191,12 @@ static int scale_room(const moe_decode_f16_sm90_args *a, int pass, const moi_for
     return a->teams * rooms * F16_ROWS * a->scale_row;
 }
 
+/* Of more tokens there is a launch before. */
+static bool routes(int experts, int top_k, int tokens)
+{
+    return experts <= 512 && tokens <= (top_k > 8 || experts > 256 ? 64 : experts > 128 ? 96 : MANY_TOKENS);
+}
+
 static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, const moi_moe_decode_desc *d, int end)
 {
     const int tokens = (int)d->max_tokens;
@@ -198,7 +204,8 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, const
     bool up = pass == 1;
     int pairs = tokens * a->top_k, slots = (up ? MANY_UP_WORKERS(a->teams) : MANY_DOWN_WORKERS(a->columns)) * a->ring;
     const int room = scale_room(a, pass, &d->weights, up ? d->hidden : d->width, slots);
-    const int scratch = a->top_k > 8 && a->experts <= 512 ? 512 * 4 : scratch_of(a);
+    const bool finds = routes(a->experts, a->top_k, tokens);
+    const int scratch = !finds ? 0 : a->top_k > 8 ? 512 * 4 : scratch_of(a);
     const int up_sums = larger(MANY_UP_WORKERS(a->teams) * (a->columns > 8 ? 1 : 2) * (a->columns / 8) * 512, MANY_UP_WARPS(a->teams) * scratch);
     const place places[] = {
         { 0, slots * a->slot_bytes, 1024 },
@@ -207,7 +214,7 @@ static void check_many_places(const moe_decode_f16_sm90_args *a, int pass, const
         { a->at_barriers, 8 * (slots + 4 * a->teams + 2 * a->buffers + a->teams * a->scale_rooms), 8 },
         { a->at_expert, a->most_jobs * 4, 4 },
         { up ? a->at_sums : a->at_column, up ? up_sums : a->most_jobs * a->columns * 2, 16 },
-        { up ? a->at_weights : a->at_share, up && a->experts <= 512 ? a->experts * 4 : 0, 4 },
+        { up ? a->at_weights : a->at_share, up && finds ? a->experts * 4 : 0, 4 },
         { up ? a->at_kept : a->at_share, up ? pairs * 2 : 0, 2 },
         { up ? a->at_first : a->at_share, up ? (a->experts + 1) * 4 : 0, 4 },
         { up ? a->at_tokens : a->at_share, up ? (tokens + 31) / 32 * ((a->experts + 3) / 4 * 4) * 4 : 0, 16 },
@@ -266,7 +273,7 @@ static void check_many(int hidden, int width, int experts, int top_k, int tokens
         if (a->whole) assert_true(!a->tail && a->lines == a->parts * a->slot_lines && a->slot_lines == most);
         if (a->format == F16_MXFP4 && pass == 1) assert_int_equal(a->whole, hidden % 512 == 0 && few[0].slot_lines == 4);
         if (pass == 1 && a->format <= F16_MX_E5M2) assert_true(a->whole == (a->scale_rooms > 0));
-        if (a->scale_rooms) assert_true(experts > 512 || (top_k <= 8 && experts <= 256)); /* it does not route by p */
+        if (a->scale_rooms) assert_true(!routes(experts, top_k, tokens) || (top_k <= 8 && experts <= 256)); /* it does not route by p */
         check_many_places(a, pass, &d, launch[pass - 1].shared_bytes);
         if (early) assert_true(launch[pass - 1].shared_bytes + 2048 <= TOGETHER); /* a block of pass 3 beside it: 1 KB is each block's own */
     }
@@ -340,7 +347,8 @@ static void test_boxes(void **state)
         { 16, 1024, 2, 2, 32, 4 },  { 128, 1024, 2, 2, 32, 4 },  { 16, 1536, 2, 2, 16, 4 }, { 128, 1536, 2, 2, 16, 4 }, { 16, 2048, 2, 2, 64, 4 },
         { 128, 2048, 2, 2, 64, 4 }, { 16, 3072, 2, 2, 32, 2 },   { 16, 4096, 2, 2, 128, 4 }, { 128, 4096, 2, 2, 128, 4 }, { 8, 6144, 2, 2, 64, 2 },
         { 128, 8192, 2, 2, 128, 2 }, { 16, 3072, 256, 8, 32, 2 }, { 64, 3072, 256, 8, 32, 0 }, { 96, 3072, 160, 8, 32, 2 },
-        { 128, 3072, 255, 8, 32, 2 }, { 128, 3072, 256, 8, 32, 0 },
+        { 96, 3072, 256, 8, 32, 0 }, { 128, 3072, 255, 8, 32, 4 }, { 128, 3072, 256, 8, 32, 2 }, { 64, 2048, 512, 10, 0, 0 },
+        { 96, 2048, 512, 10, 64, 4 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = 32, .experts = cases[i].experts,
@@ -363,7 +371,7 @@ static void test_teams(void **state)
         { &blk, 128, 2048, 128, 8, 2, 3, 2 }, { &blk, 64, 4096, 128, 8, 1, 3, 2 },   { &blk, 128, 4096, 128, 8, 2, 2, 2 }, { &mx, 128, 4096, 128, 8, 2, 2, 2 },
         { &bf16, 64, 4096, 128, 8, 1, 3, 2 }, { &bf16, 128, 4096, 128, 8, 2, 2, 2 }, { &fours, 128, 4096, 128, 8, 2, 3, 1 },
         { &blk, 96, 5120, 160, 8, 1, 3, 2 },
-        { &blk, 128, 5120, 160, 8, 2, 2, 1 }, { &blk, 128, 5120, 192, 8, 1, 3, 2 },  { &mx, 128, 5120, 160, 8, 1, 3, 2 },  { &blk, 16, 7168, 256, 8, 1, 2, 2 },
+        { &blk, 128, 5120, 160, 8, 2, 2, 1 }, { &blk, 128, 5120, 192, 8, 1, 3, 2 },  { &mx, 128, 5120, 160, 8, 2, 2, 1 },  { &blk, 16, 7168, 256, 8, 1, 2, 2 },
         { &mx, 128, 7168, 256, 8, 1, 2, 2 },  { &bf16, 128, 7168, 256, 8, 1, 2, 2 }, { &fours, 16, 7168, 256, 8, 1, 3, 1 }, { &blk, 128, 7168, 32, 8, 1, 2, 3 },
         { &mx, 16, 7168, 32, 8, 1, 2, 2 },    { &mx, 64, 7168, 128, 4, 1, 2, 2 },    { &mx, 96, 5120, 64, 8, 2, 2, 1 },    { &mx, 128, 3072, 192, 8, 2, 2, 3 },
         { &blk, 16, 7168, 2, 2, 1, 2, 3 },    { &blk, 96, 5120, 2, 1, 2, 2, 1 },     { &bf16, 96, 4096, 2, 1, 2, 2, 2 },   { &mx, 16, 7168, 2, 1, 1, 2, 2 },
@@ -371,8 +379,8 @@ static void test_teams(void **state)
         { &mx, 16, 7168, 3, 2, 1, 2, 2 },     { &mx, 96, 4096, 3, 2, 2, 2, 2 },      { &blk, 16, 7168, 9, 9, 1, 2, 2 },    { &bf16, 16, 7168, 9, 9, 1, 2, 2 },
         { &mx, 16, 4096, 3, 2, 1, 3, 2 },     { &mx, 16, 7168, 130, 2, 1, 2, 2 },    { &bf16, 96, 4096, 3, 2, 2, 2, 2 },
         { &blk, 160, 3072, 256, 8, 2, 2, 3 },
-        { &blk, 192, 3072, 128, 8, 2, 3, 2 }, { &mx, 160, 3072, 256, 8, 2, 2, 2 },   { &mx, 192, 4096, 128, 8, 2, 2, 2 },
-        { &fours, 256, 2880, 128, 4, 2, 3, 2 },
+        { &blk, 192, 3072, 128, 8, 2, 3, 2 }, { &mx, 160, 3072, 256, 8, 2, 2, 3 },   { &mx, 192, 4096, 128, 8, 2, 2, 2 },
+        { &fours, 256, 2880, 128, 4, 2, 3, 2 }, { &mx, 96, 5120, 160, 8, 1, 3, 2 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = 1536, .experts = cases[i].experts,

@@ -5,10 +5,21 @@
 #include "decode_routing.h"
 #include "format.h"
 
-int moii_decode_many_held(int64_t experts, int64_t top_k)
+/* More tokens a launch for them routes faster: of many experts, or one token at a time, not so many. */
+enum { ROUTED = MANY_TOKENS, ROUTED_OF_MANY = 96, ROUTED_ONE_BY_ONE = 64 };
+
+static bool one_by_one(int64_t experts, int64_t top_k) { return top_k > 8 || experts > 256; }
+
+int moii_decode_many_routed(int64_t experts, int64_t top_k)
 {
-    if (experts > MOII_ROUTED_IN_PASSES) return 4; /* nothing is routed there */
-    return top_k > 8 || experts > 256 ? 0 : experts <= 128 ? 4 : 8;
+    if (experts > MOII_ROUTED_IN_PASSES) return 0;
+    return one_by_one(experts, top_k) ? ROUTED_ONE_BY_ONE : experts > 128 ? ROUTED_OF_MANY : ROUTED;
+}
+
+int moii_decode_many_held(int64_t experts, int64_t top_k, int64_t tokens)
+{
+    if (tokens > moii_decode_many_routed(experts, top_k)) return 4; /* nothing is routed there, which takes the least room */
+    return one_by_one(experts, top_k) ? 0 : experts <= 128 ? 4 : 8;
 }
 
 /* Places in shared memory; what they need. */
@@ -23,10 +34,10 @@ static int lay_out(moe_decode_f16_sm90_args *a, int pass, int64_t tokens)
     a->at_barriers = moii_decode_take(&at, 8 * (slots + 4 * a->teams + 2 * a->buffers + rooms), 16);
     a->at_expert = moii_decode_take(&at, 4 * a->most_jobs, 16);
     if (pass == 1) {
-        a->at_sums = moii_decode_take(&at, MANY_UP_SUMS(moii_decode_many_held(a->experts, a->top_k), a->columns, a->teams), 16);
+        a->at_sums = moii_decode_take(&at, MANY_UP_SUMS(moii_decode_many_held(a->experts, a->top_k, tokens), a->columns, a->teams), 16);
         a->at_ids = a->at_sums; /* before there are any */
         _Static_assert(2 * MANY_PAIRS <= MANY_UP_SUMS(4, F16_MOST_TOKENS, MANY_FEWER_TEAMS), "ids have room where sums will be");
-        a->at_weights = moii_decode_take(&at, a->experts > MOII_ROUTED_IN_PASSES ? 0 : 4 * a->experts, 16);
+        a->at_weights = moii_decode_take(&at, tokens > moii_decode_many_routed(a->experts, a->top_k) ? 0 : 4 * a->experts, 16);
         a->at_kept = moii_decode_take(&at, 2 * pairs, 16);
         a->at_first = moii_decode_take(&at, 4 * (a->experts + 1), 16);
         a->at_tokens = moii_decode_take(&at, 4 * a->token_words * moii_round_up(a->experts, 4), 16);
@@ -202,7 +213,7 @@ static bool fill_passes(const moi_moe_decode_desc *d, int groups, int tokens, in
         args[pass].most_jobs = (int)moii_min(pairs, d->experts + pairs / args[pass].columns);
     }
     /* of MXFP8 pass 1 has none beside routing by p */
-    const bool has_kernel = up->format == F16_SQUARES || up->format == F16_MXFP4 || moii_decode_many_held(d->experts, d->top_k);
+    const bool has_kernel = up->format == F16_SQUARES || up->format == F16_MXFP4 || moii_decode_many_held(d->experts, d->top_k, tokens);
     up->whole = has_kernel && moii_decode_slots_are_whole(up, F16_UP_LINES(up->format));
     launch[0].shared_bytes = fill_up(up, tokens, bytes), launch[0].threads = 32 * MANY_UP_WARPS(up->teams);
     if (groups == 2 && tokens <= MANY_TOKENS_FOR_16 && (up->ring < 2 || up->teams < MANY_TEAMS)) return false; /* jobs of 8 have room for more */

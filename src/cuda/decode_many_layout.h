@@ -5,8 +5,9 @@
 
 #include "decode_f16_layout.h"
 
-/* What pass 1 routes by: HELD. */
-int moii_decode_many_held(int64_t experts, int64_t top_k);
+/* Tokens of a launch up to which pass 1 routes them itself; what it routes by: HELD. */
+int moii_decode_many_routed(int64_t experts, int64_t top_k);
+int moii_decode_many_held(int64_t experts, int64_t top_k, int64_t tokens);
 
 /* Arguments of passes 1 and 2, but for the operands, and launches for up to `tokens` (at most MANY_TOKENS) tokens of a layer that moe_decode_f16_sm90
  * takes; groups: GROUPS.  Pass 2's are those of the first of its launches.  False: so many tokens do not fit. */

@@ -135,15 +135,6 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 /* Batches with launches of their own (moii_decode_next_size), and kernels: at most one for each of their passes. */
 enum { SIZES = 15, KERNELS = 3 * SIZES };
 
-/* Tokens that pass 1 routes itself, faster than a launch for them: of many experts, or one token at a time, not so many. */
-enum { ROUTED_IN_PASS = MANY_TOKENS, ROUTED_OF_MANY = 96, ROUTED_ONE_BY_ONE = 64 };
-static int routed_in_pass(const moi_moe_decode_desc *d)
-{
-    if (d->experts > MOII_ROUTED_IN_PASSES) return 0;
-    const int held = moii_decode_many_held(d->experts, d->top_k);
-    return held == 0 ? ROUTED_ONE_BY_ONE : held == 4 ? ROUTED_IN_PASS : ROUTED_OF_MANY;
-}
-
 typedef struct state {
     moii_gpu_kernel kernel[KERNELS]; /* those that are needed */
     int kernels;
@@ -180,7 +171,7 @@ static bool add_size(state *s, const moi_moe_decode_desc *d, const moii_gpu *gpu
     for (int pass = 0; pass < l->passes; pass++) {
         char defines[MOII_DEFINES];
         const rows r = rows_of(&l->args[pass > 0]);
-        if (many) many_defines_for(pass + 1, r, moii_decode_many_held(d->experts, d->top_k), groups, defines);
+        if (many) many_defines_for(pass + 1, r, moii_decode_many_held(d->experts, d->top_k, tokens), groups, defines);
         else if (pass) down_defines_for(r, moii_decode_f16_lines(&l->args[1]), l->args[1].items, defines);
         else up_defines_for(r, moii_decode_held(d->experts), defines);
         l->kernel[pass] = needs(s, many ? &many_kernel : &kernel, defines, l->launch[pass].shared_bytes);
@@ -241,7 +232,7 @@ static moi_status plan_it(moi_plan *plan)
     _Static_assert(MOII_WORKSPACE_ALIGN % 128 == 0, "sums are discarded by whole lines of L2");
     s->at_sums = moii_decode_reserve(plan, 4 * pairs * d->hidden);
     if (!d->from_logits) return MOI_OK;
-    s->places = moii_decode_places_for(plan, tokens, routed_in_pass(d));
+    s->places = moii_decode_places_for(plan, tokens, moii_decode_many_routed(d->experts, d->top_k));
     s->route.kernel = &moii_route_kernel;
     return moii_gpu_prepare(plan->ctx, &s->route, 1);
 }
@@ -319,6 +310,8 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     while (size + 1 < s->sizes && s->of[size].tokens < in->tokens) size++;
     const launches *l = &s->of[size];
     moe_decode_f16_sm90_args up = l->args[0], down = l->args[1];
+    moii_decode_places places = s->places;
+    if (l->tokens > places.in_pass) places.in_pass = 0; /* nor are fewer that a launch for so many has last */
     bool pushed;
     MOII_TRY(moii_gpu_enter(moii_gpu_of(plan->ctx), &pushed)); /* the driver encodes maps only where a context is current */
     moi_status status = map_both(plan, in, &up, &down);
@@ -328,7 +321,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
         up.tokens = down.tokens = (int)moii_min(l->tokens, in->tokens - t);
         up.codes = in->gate_up.data, up.scale = in->gate_up.scale, down.codes = in->down.data, down.scale = in->down.scale;
         moii_decode_routing r;
-        MOII_TRY(moii_decode_route(plan, in, t, up.tokens, &s->places, &s->route, workspace, stream, &r));
+        MOII_TRY(moii_decode_route(plan, in, t, up.tokens, &places, &s->route, workspace, stream, &r));
         MOII_DECODE_SET_ROUTING(&r, &up, &down);
         if (r.logits) down.ids = r.ids_out;
         if (r.logits && l->passes == 3) down.logits = NULL;
