@@ -338,11 +338,21 @@ static void test_rooms(void **state)
         }
 }
 
+/* moe_decode_many_sm90: columns of a job, in groups of 8; 0: so many tokens do not fit. */
+static int lay_out_many(const moi_format *weights, int tokens, int hidden, int width, int experts, int top_k, moe_decode_f16_sm90_args args[2])
+{
+    const moi_moe_decode_desc d = { .max_tokens = tokens, .hidden = hidden, .width = width, .experts = experts, .top_k = top_k, .weights = *weights };
+    moii_gpu_launch launch[3];
+    int groups;
+    return moii_decode_many_layout(&d, tokens, SMS, SHARED, args, launch, &groups) ? groups : 0;
+}
+
 /* Boxes of pass 1's scales, of the longest power of two that divides a row; rooms for four items of a team, or two, or none.  test_decode_slots.c has
  * these. */
 static void test_boxes(void **state)
 {
     (void)state;
+    const moi_format mx = MOI_FORMAT_MXFP8;
     static const struct { int tokens, hidden, experts, top_k, box, rooms; } cases[] = {
         { 16, 1024, 2, 2, 32, 4 },  { 128, 1024, 2, 2, 32, 4 },  { 16, 1536, 2, 2, 16, 4 }, { 128, 1536, 2, 2, 16, 4 }, { 16, 2048, 2, 2, 64, 4 },
         { 128, 2048, 2, 2, 64, 4 }, { 16, 3072, 2, 2, 32, 2 },   { 16, 4096, 2, 2, 128, 4 }, { 128, 4096, 2, 2, 128, 4 }, { 8, 6144, 2, 2, 64, 2 },
@@ -351,12 +361,8 @@ static void test_boxes(void **state)
         { 96, 2048, 512, 10, 64, 4 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = 32, .experts = cases[i].experts,
-                                        .top_k = cases[i].top_k, .weights = MOI_FORMAT_MXFP8 };
         _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
-        moii_gpu_launch launch[3];
-        int groups;
-        assert_true(moii_decode_many_layout(&d, cases[i].tokens, SMS, SHARED, args, launch, &groups));
+        assert_true(lay_out_many(&mx, cases[i].tokens, cases[i].hidden, 32, cases[i].experts, cases[i].top_k, args));
         assert_true(args[0].scale_rooms == cases[i].rooms && args[0].scale_box == cases[i].box && args[0].whole == (cases[i].rooms > 0));
     }
 }
@@ -383,12 +389,8 @@ static void test_teams(void **state)
         { &fours, 256, 2880, 128, 4, 2, 3, 2 }, { &mx, 96, 5120, 160, 8, 1, 3, 2 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = 1536, .experts = cases[i].experts,
-                                        .top_k = cases[i].top_k, .weights = *cases[i].weights };
         _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
-        moii_gpu_launch launch[3];
-        int groups;
-        assert_true(moii_decode_many_layout(&d, cases[i].tokens, SMS, SHARED, args, launch, &groups));
+        const int groups = lay_out_many(cases[i].weights, cases[i].tokens, cases[i].hidden, 1536, cases[i].experts, cases[i].top_k, args);
         if (groups != cases[i].groups || args[0].teams != cases[i].teams || args[0].ring != cases[i].ring)
             fail_msg("case %zu: %d, %d, %d", i, groups, args[0].teams, args[0].ring);
         if (args[0].teams < MANY_TEAMS) assert_true(args[0].whole == (args[0].format != F16_BF16));
@@ -411,12 +413,8 @@ static void test_broad(void **state)
         { &bf16, 384, 2048, 768, 128, 8, 4, 2, 0 }, { &bf16, 320, 2560, 1536, 128, 8, 3, 2, 0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = cases[i].width, .experts = cases[i].experts,
-                                        .top_k = cases[i].top_k, .weights = *cases[i].weights };
         _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
-        moii_gpu_launch launch[3];
-        int groups = 0;
-        assert_true(moii_decode_many_layout(&d, cases[i].tokens, SMS, SHARED, args, launch, &groups));
+        const int groups = lay_out_many(cases[i].weights, cases[i].tokens, cases[i].hidden, cases[i].width, cases[i].experts, cases[i].top_k, args);
         if (groups != cases[i].groups || args[0].teams != cases[i].teams || args[0].whole != cases[i].whole)
             fail_msg("case %zu: %d, %d, %d", i, groups, args[0].teams, args[0].whole);
     }
@@ -433,12 +431,9 @@ static void test_groups(void **state)
         { &mx, 96, 2048, 32768, 200, 6, 2 }, { &fours, 96, 2048, 32768, 160, 8, 2 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const moi_moe_decode_desc d = { .max_tokens = cases[i].tokens, .hidden = cases[i].hidden, .width = cases[i].width, .experts = cases[i].experts,
-                                        .top_k = cases[i].top_k, .weights = *cases[i].weights };
         _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
-        moii_gpu_launch launch[3];
-        int groups = 0;
-        if (!moii_decode_many_layout(&d, cases[i].tokens, SMS, SHARED, args, launch, &groups) || groups != cases[i].groups) fail_msg("case %zu: %d", i, groups);
+        const int groups = lay_out_many(cases[i].weights, cases[i].tokens, cases[i].hidden, cases[i].width, cases[i].experts, cases[i].top_k, args);
+        if (groups != cases[i].groups) fail_msg("case %zu: %d", i, groups);
     }
 }
 
