@@ -147,8 +147,8 @@ static void test_many_tokens(void **state)
     }
 }
 
-/* Jobs of 24 columns, and of BF16 of 32 (test_decode_layout.c: test_broad), full ones, of one group, of two, and of all; slots that are whole and are not; two
- * teams; more slots than maxima route; more than 128 experts. */
+/* Jobs of 24 columns, and of BF16 of 32 (test_decode_layout.c: test_broad), full ones, of one group, of two, and of all; slots that are whole in one pass, in
+ * both, and in neither; one room in pass 2; two teams. */
 static void test_broad_jobs(void **state)
 {
     (void)state;
@@ -156,9 +156,10 @@ static void test_broad_jobs(void **state)
     const struct { const moi_format *weights; shape size; bool always; } cases[] = {
         { &blk, { 70, 256, 256, 2, 1 }, true },    { &mx, { 90, 1024, 128, 7, 2 }, true },      { &bf16, { 100, 128, 64, 20, 3 }, true },
         { &mx, { 65, 384, 384, 2, 2 }, true },     { &blk, { 80, 384, 128, 9, 9 }, true },      { &bf16, { 70, 128, 64, 2, 1 }, true },
-        { &bf16, { 80, 64, 128, 9, 9 }, false },   { &mx, { 80, 1024, 128, 9, 9 }, false },     { &blk, { 192, 2048, 384, 32, 4 }, false },
+        { &blk, { 66, 128, 768, 2, 1 }, true },    { &mx, { 66, 128, 768, 2, 1 }, true },       { &blk, { 70, 256, 1536, 2, 1 }, false },
+        { &bf16, { 80, 64, 128, 9, 9 }, false },   { &mx, { 80, 1024, 768, 9, 9 }, false },     { &blk, { 192, 2048, 384, 32, 4 }, false },
         { &mx, { 160, 2048, 384, 24, 4 }, false }, { &mx, { 256, 2048, 128, 128, 8 }, false },  { &bf16, { 96, 2560, 128, 24, 4 }, false },
-        { &bf16, { 320, 2048, 192, 64, 4 }, false }, { &bf16, { 384, 2048, 64, 120, 6 }, false }, { &e5m2, { 90, 1024, 384, 9, 2 }, false },
+        { &bf16, { 320, 2048, 192, 64, 4 }, false }, { &bf16, { 384, 2048, 64, 120, 6 }, false }, { &e5m2, { 90, 1024, 768, 9, 2 }, false },
         { &e5m2, { 70, 1152, 640, 4, 2 }, false }, { &blk, { 129, 1152, 640, 12, 2 }, false },  { &mx, { 384, 256, 128, 200, 8 }, false },
         { &blk, { 384, 256, 128, 140, 8 }, false }, { &bf16, { 384, 256, 64, 200, 8 }, false }, { &bf16, { 384, 256, 64, 140, 8 }, false },
         { &bf16, { 70, 2560, 128, 70, 12 }, false },

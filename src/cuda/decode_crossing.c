@@ -36,6 +36,13 @@ static double most_jobs(const moi_moe_decode_desc *d, int columns)
     return (columns == 8 ? MOST_OF_8 : columns == 16 ? MOST_OF_16 : of_more) + LAUNCHES_BYTES / bytes;
 }
 
+/* Jobs of more than 16 columns are taken where they are better than those of 16: they do not turn before these would. */
+static bool are_many(const moi_moe_decode_desc *d, double rows, int columns, int64_t tokens)
+{
+    if (jobs_of(rows, columns, tokens) <= most_jobs(d, columns)) return false;
+    return columns <= 16 || jobs_of(rows, 16, tokens) > most_jobs(d, 16);
+}
+
 int64_t moii_decode_late(const moi_moe_decode_desc *d, const moii_decode_launch *launch, int launches)
 {
     enum { SURE = 128 }; /* up to so many tokens it is never far behind */
@@ -43,7 +50,7 @@ int64_t moii_decode_late(const moi_moe_decode_desc *d, const moii_decode_launch 
     for (int i = 0; i < launches; i++)
         for (; tokens <= launch[i].tokens; tokens++) {
             const double rows = (double)(tokens * d->top_k) / (double)d->experts; /* at most one of each token */
-            if (launch[i].shallow || jobs_of(rows, launch[i].columns, tokens) > most_jobs(d, launch[i].columns)) return tokens;
+            if (launch[i].shallow || are_many(d, rows, launch[i].columns, tokens)) return tokens;
         }
     return launch[launches - 1].tokens + 1;
 }

@@ -16,6 +16,7 @@ int moii_decode_many_routed(int64_t experts, int64_t top_k)
     return one_by_one(experts, top_k) ? ROUTED_ONE_BY_ONE : experts > 128 ? ROUTED_OF_MANY : ROUTED;
 }
 
+/* Of ids that are given, too: they have the kernels of logits. */
 int moii_decode_many_held(int64_t experts, int64_t top_k, int64_t tokens)
 {
     if (tokens > moii_decode_many_routed(experts, top_k)) return 4; /* nothing is routed there, which takes the least room */
@@ -95,7 +96,7 @@ static int fill_up(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_bytes
     if (!bf16 && !whole) return bytes;
     const int fewer_bytes = fill_for(MANY_FEWER_TEAMS, &fewer, 1, tokens, shared_bytes);
     const bool of_16 = whole && a->columns > F16_MOST_TOKENS;
-    bool better = fewer.ring > 1 || (of_16 && pairs >= few);
+    bool better = fewer.ring > 1 || (whole && pairs >= few && (of_16 || !bytes));
     if (bytes && a->ring > 1) better = of_16 && pairs < few && (fewer.ring > a->ring || (fewer.whole && !a->whole));
     if (!fewer_bytes || !better) return bytes;
     *a = fewer;
@@ -164,15 +165,15 @@ static many_shares even_shares(int tiles, int blocks)
  * last one so much less.  The first blocks are also on multiprocessors that get more of memory: they share a part of all alone, a tenth of theirs. */
 enum { LEAD_BYTES = 320 << 10 };
 #define LEAD_MORE (1 / 16.0f)
-#define LEAD_OF_TWO_GROUPS (3 / 13.0f) /* no bytes then */
-#define LEAD_OF_TWO_TEAMS (1 / 8.0f)   /* of these pass 1 with two teams, whose blocks end less far apart */
+#define LEAD_OF_MORE (3 / 13.0f)     /* columns, and not beside pass 3: no bytes then */
+#define LEAD_OF_TWO_TEAMS (1 / 8.0f) /* of these pass 1 with two teams, whose blocks end less far apart */
 #define FASTER 0.1f
 
-static many_shares down_shares(const moe_decode_f16_sm90_args *down, int blocks, bool one_group, int teams)
+static many_shares down_shares(const moe_decode_f16_sm90_args *down, int blocks, bool early, int teams)
 {
     many_shares s = even_shares(down->tiles, blocks);
     const int items = LEAD_BYTES / (down->lines * F16_LINE_BYTES(down->format));
-    s.lead = one_group ? (float)(items * blocks) : 0, s.more = one_group ? LEAD_MORE : teams == MANY_TEAMS ? LEAD_OF_TWO_GROUPS : LEAD_OF_TWO_TEAMS;
+    s.lead = early ? (float)(items * blocks) : 0, s.more = early ? LEAD_MORE : teams == MANY_TEAMS ? LEAD_OF_MORE : LEAD_OF_TWO_TEAMS;
     s.fast = FASTER / MANY_FAST;
     return s;
 }
@@ -200,7 +201,18 @@ static int ways_for(const moi_moe_decode_desc *d, int tokens, const moe_decode_f
     return ways;
 }
 
-/* False: jobs of so many groups do not fit, or those of fewer are better. */
+/* Jobs of fewer columns are better, if they fit: where those of 16 leave each worker one slot, and experts have few rows, or weights are BF16, which are not
+ * taken out of it, or tokens are few; of more columns there are no others than of two slots, and of one launch of pass 2. */
+static bool too_broad(const moi_moe_decode_desc *d, int groups, int tokens, const moe_decode_f16_sm90_args args[2])
+{
+    const moe_decode_f16_sm90_args *up = &args[0];
+    if (groups > 2) return up->ring < 2 || moii_decode_many_launches(d, &args[1]) > 1;
+    if (groups < 2) return false;
+    if (tokens <= MANY_TOKENS_FOR_16) return up->ring < 2 || up->teams < MANY_TEAMS;
+    return up->ring < 2 && (up->format == F16_BF16 || tokens * d->top_k < FEW_ROWS * d->experts);
+}
+
+/* False: jobs of so many groups do not fit. */
 static bool fill_passes(const moi_moe_decode_desc *d, int groups, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
                         moii_gpu_launch launch[3])
 {
@@ -216,8 +228,6 @@ static bool fill_passes(const moi_moe_decode_desc *d, int groups, int tokens, in
     const bool has_kernel = up->format == F16_SQUARES || up->format == F16_MXFP4 || moii_decode_many_held(d->experts, d->top_k, tokens);
     up->whole = has_kernel && moii_decode_slots_are_whole(up, F16_UP_LINES(up->format));
     launch[0].shared_bytes = fill_up(up, tokens, bytes), launch[0].threads = 32 * MANY_UP_WARPS(up->teams);
-    if (groups == 2 && tokens <= MANY_TOKENS_FOR_16 && (up->ring < 2 || up->teams < MANY_TEAMS)) return false; /* jobs of 8 have room for more */
-    if (groups > 2 && up->ring < 2) return false;
     launch[1].shared_bytes = fill_down(down, tokens, bytes), launch[1].threads = 32 * MANY_DOWN_WARPS(down->columns);
     launch[2] = (moii_gpu_launch){ .grid = { early ? sms : SUM_BLOCKS * sms }, .threads = 32 * MANY_SUM_WARPS, .overlap = true };
     up->shares = even_shares(up->tiles, sms), up->down_shares = down_shares(down, sms, early, up->teams);
@@ -236,9 +246,11 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     const moe_decode_f16_sm90_args down = args[1];
     int way[MANY_GROUPS];
     const int ways = ways_for(d, tokens, args, way);
-    for (int i = 0; i < ways; i++) {
-        *groups = way[i], args[1] = down;
-        if (fill_passes(d, way[i], tokens, sms, shared_bytes, args, launch)) return true;
+    for (int i = 0; i < 2 * ways; i++) { /* what is good, then what fits */
+        const bool any = i >= ways;
+        *groups = way[i % ways], args[1] = down;
+        if (any && *groups > 2) continue;
+        if (fill_passes(d, *groups, tokens, sms, shared_bytes, args, launch) && (any || !too_broad(d, *groups, tokens, args))) return true;
     }
     return false;
 }

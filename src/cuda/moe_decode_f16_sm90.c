@@ -56,17 +56,22 @@ static void many_defines_for(int pass, rows r, int held, int groups, char define
     else if (pass == 2) snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d GROUPS=%d%s%s", r.weights, groups, tail_of(r), r.longer ? " LONGER=1" : "");
     else snprintf(defines, MOII_DEFINES, "PASS=3");
 }
-/* Beside routing by p (no experts of a lane) pass 1 has no registers for whole slots of MXFP8, and its slots are not longer; pass 2 has no teams.  Jobs of 24
- * columns are not of MXFP4, nor of rows that are no whole lines, and their teams are fewer only of BF16; those of 32 are of BF16 alone. */
+/* Pass 1 beside routing by p (held 0), of up to 64 tokens, has no registers for whole slots of MXFP8, and jobs of 16 columns of BF16 alone, in three teams; its
+ * slots are not longer.  Pass 2 has no teams.  Jobs of 24 columns are not of MXFP4, nor of rows that are no whole lines, nor where more than 128 experts are
+ * routed, and their teams are fewer only of BF16; those of 32 are of BF16 alone. */
 static bool has_variant(int pass, rows r, int held, int groups)
 {
-    if (groups > 2 && (r.weights == F16_MXFP4 || r.tail || (r.weights != F16_BF16 && (r.fewer || groups > 3)))) return false;
-    return pass == 1 ? !r.longer && (held || !r.whole || r.weights == F16_SQUARES || r.weights == F16_MXFP4) : !r.fewer;
+    const bool bf16 = r.weights == F16_BF16;
+    if (groups > 2 && (r.weights == F16_MXFP4 || r.tail || (!bf16 && (r.fewer || groups > 3)) || (pass == 1 && held != 4))) return false;
+    if (pass == 2) return !r.fewer;
+    if (!held && groups == 2) return bf16 && !r.fewer;
+    return !r.longer && (held || !r.whole || r.weights == F16_SQUARES || r.weights == F16_MXFP4);
 }
-/* Of 8 and of 16 columns: rows of pass 1 that there are not beside routing by p; of 24 also how many there are of either pass; of 32 all. */
-enum { BY_P = 4, BY_P_OF_24 = 2, UP_ROWS_OF_24 = 8, DOWN_ROWS_OF_24 = 7, VARIANTS_OF_32 = 3 * 2 + 1 };
-enum { VARIANTS_OF_16 = 3 * (MANY_ROWS - LONGER_ROWS) - BY_P + MANY_ROWS - FEWER_ROWS, VARIANTS_OF_24 = 3 * UP_ROWS_OF_24 - BY_P_OF_24 + DOWN_ROWS_OF_24 };
-enum { MANY_VARIANTS = 2 * VARIANTS_OF_16 + VARIANTS_OF_24 + VARIANTS_OF_32 + 1 };
+/* Of 8 columns: rows of pass 1 that there are not beside routing by p; of 16, that there are; of 24 and 32, of either pass. */
+enum { NOT_BY_P = 4, BY_P_OF_16 = 2, UP_OF_24 = 8, DOWN_OF_24 = 7, UP_OF_32 = 2, DOWN_OF_32 = 1 };
+enum { MANY_UP_ROWS = MANY_ROWS - LONGER_ROWS, MANY_DOWN_ROWS = MANY_ROWS - FEWER_ROWS };
+enum { OF_8 = 3 * MANY_UP_ROWS - NOT_BY_P + MANY_DOWN_ROWS, OF_16 = 2 * MANY_UP_ROWS + BY_P_OF_16 + MANY_DOWN_ROWS };
+enum { MANY_VARIANTS = OF_8 + OF_16 + UP_OF_24 + DOWN_OF_24 + UP_OF_32 + DOWN_OF_32 + 1 };
 /* Pass 1 of 4, of 8 and of no experts of a lane, pass 2, pass 3. */
 static void many_variant(int i, char defines[MOII_DEFINES])
 {
@@ -83,7 +88,7 @@ static void many_variant(int i, char defines[MOII_DEFINES])
 
 static const moii_kernel kernel = { .stem = "moe_decode_f16_sm90", .archs = "sm_90a", .registers = 120,
                                     .variants = HELD * UP_ROWS + 4 * ROWS - 2 * ROWS_OF_BF16, .variant = variant };
-static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 160, .variants = MANY_VARIANTS,
+static const moii_kernel many_kernel = { .stem = "moe_decode_many_sm90", .archs = "sm_90a", .registers = 168, .variants = MANY_VARIANTS,
                                          .variant = many_variant };
 
 /* For up to so many tokens.  passes: 2, or moe_decode_many_sm90's 3, of which the second is launched `downs` times. */
@@ -311,7 +316,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const launches *l = &s->of[size];
     moe_decode_f16_sm90_args up = l->args[0], down = l->args[1];
     moii_decode_places places = s->places;
-    if (l->tokens > places.in_pass) places.in_pass = 0; /* nor are fewer that a launch for so many has last */
+    if (l->tokens > places.in_pass) places.in_pass = 0; /* its kernel cannot, not even for the few that are left for a last launch */
     bool pushed;
     MOII_TRY(moii_gpu_enter(moii_gpu_of(plan->ctx), &pushed)); /* the driver encodes maps only where a context is current */
     moi_status status = map_both(plan, in, &up, &down);

@@ -21,8 +21,8 @@ MOII_FN slot_lines_read take_slot(int slot, unsigned int scales, int part, const
     return of;
 }
 
-/* sum += the lines that the slot has, a part of an item's, from the first one to the last, constants; taken: take_slot's; few: for the first 8 columns
- * alone. */
+/* sum += the lines that the slot has, a part of an item's, from the first one to the last, constants; taken: take_slot's; few: not for
+ * the last group of columns. */
 MOII_FN void add_slot(tile_sum sum[GROUPS], const slot_lines_read &taken, int slot, unsigned int scales, int part, bool few, const held_columns &held,
                       const worker &w, const moe_decode_f16_sm90_args &a, int first = 0, int last = SLOT_LINES)
 {

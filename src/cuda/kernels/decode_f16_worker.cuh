@@ -27,8 +27,8 @@ typedef struct worker {
     own_places own;
 } worker;
 
-/* Barriers: of slots that are filled; pass 1: of each team's two places for sums, written and read, then, with more tokens, of rooms for a job's columns,
- * full and free, and of its rooms for scales. */
+/* Barriers: of slots that are filled; pass 1: of each team's two places for sums (SUM_PLACES: or one), written and read, then, with more tokens, of rooms
+ * for a job's columns, full and free, and of its rooms for scales. */
 MOII_FN unsigned int barrier_at(const worker &w, const moe_decode_f16_sm90_args &a, int i) { return w.shared + a.at_barriers + 8 * i; }
 MOII_FN unsigned int filled(const worker &w, int slot) { return w.own.barrier + 8 * slot; }
 MOII_FN unsigned int summed(const worker &w, const moe_decode_f16_sm90_args &a, int place) { return barrier_at(w, a, WORKERS * a.ring + place); }

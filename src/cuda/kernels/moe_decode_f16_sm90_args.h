@@ -41,7 +41,7 @@ enum { MANY_TEAMS = 3, MANY_FEWER_TEAMS = 2 };
 #define MANY_UP_WORKERS(teams) ((teams) * F16_TEAM)
 #define MANY_UP_WARPS(teams) (MANY_UP_WORKERS(teams) + (teams) + 1)
 enum { MANY_GROUPS = 4 }; /* most columns of a job, 8 each */
-/* Pass 2's: with 24 columns and more it needs registers of which 12 warps have more than 13. */
+/* Pass 2's: with 24 columns 8 bits need registers of which 12 warps have more than 13; BF16 has as many, as it was timed. */
 #define MANY_DOWN_WORKERS(columns) ((columns) > 2 * F16_MOST_TOKENS ? 11 : 12)
 #define MANY_DOWN_WARPS(columns) (MANY_DOWN_WORKERS(columns) + 1)
 enum { MANY_SUM_WARPS = 8 };
@@ -54,7 +54,8 @@ enum { MANY_TOKENS_FOR_16 = 64, MANY_TOKENS_FOR_16_BF16 = 32, MANY_ROWS_FOR_16 =
 enum { MANY_ROWS_FOR_24 = 11, MANY_ROWS_FOR_24_MXFP8 = 12, MANY_ROWS_FOR_32_BF16 = 18 };
 /* What a block of pass 2 finds: either half's share and what lies between them, then so many jobs' words of either half. */
 enum { MANY_SHARE_JOBS = 3, MANY_SHARE_FIRST = 10, MANY_SHARE_WORDS = 16 };
-/* Bytes where pass 1's sums lie: two places for each worker, or of jobs of more columns, which need the room, one; routing has it before them. */
+/* Bytes where pass 1's sums lie: two places for each worker, or of jobs of more columns, which need the room, one; routing has it before them (of three teams
+ * and up to 128 experts it needs as much as a place for 16 columns). */
 #define MANY_SUM_PLACES(columns) ((columns) > F16_MOST_TOKENS ? 1 : 2)
 #define MANY_ROUTING_BYTES(held) ((held) ? 2048 * (held) : 32768)
 #define MANY_UP_SUM_BYTES(columns, teams) (MANY_SUM_PLACES(columns) * MANY_UP_WORKERS(teams) * 64 * (columns))
@@ -93,7 +94,7 @@ typedef struct moe_decode_f16_sm90_args {
     int width, hidden, exponent_row;
     int renormalize;
     int out_f32;                /* y is FP32, else BF16 */
-    int columns;                /* of x that are kept: 1, 2, 4 or 8; more tokens: of a job, 8 or 16 */
+    int columns;                /* of x that are kept: 1, 2, 4 or 8; more tokens: of a job, 8 to 32 */
     int tiles;                  /* items of one expert */
     int lines, parts, slot_lines; /* of an item; slots for an item; lines of a slot */
     int ring, slot_bytes;       /* slots of each worker */
