@@ -282,11 +282,27 @@ void decode_check_alone(const char *row, const problem *p, int64_t token)
     moit_free(all), moit_free(alone);
 }
 
+void decode_check_tokens(problem *p)
+{
+    const int64_t last = p->a.tokens - 1;
+    decode_check(p);
+    for (int r = 0; gpu_row("moe_decode", r); r++) {
+        decode_check_alone(gpu_row("moe_decode", r), p, 0);
+        if (last > 128) decode_check_alone(gpu_row("moe_decode", r), p, 128);
+        if (last > 0) decode_check_alone(gpu_row("moe_decode", r), p, last);
+    }
+}
+
+bool decode_picked(size_t i, bool always) { return moit_picked(always ? 97 : i + 1) && (always || moit_gpu()); }
+
 void decode_check_case(size_t i, const moi_format *weights, shape size, bool always)
 {
-    if (!moit_picked(always ? 97 : i + 1) || (!always && !moit_gpu())) return;
+    if (!decode_picked(i, always)) return;
     problem p = problem_make(*weights, size, MOI_BF16, MOI_F32);
-    decode_check(&p);
-    for (int r = 0; gpu_row("moe_decode", r); r++) decode_check_alone(gpu_row("moe_decode", r), &p, 0);
+    decode_check_tokens(&p);
     problem_free(&p);
+}
+void decode_check_cases(const decode_case *cases, size_t n)
+{
+    for (size_t i = 0; i < n; i++) decode_check_case(i, cases[i].weights, cases[i].size, cases[i].always);
 }

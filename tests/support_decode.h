@@ -50,7 +50,13 @@ int decode_close_contexts(void **state);
 void decode_check(problem *p);
 /* A token's bits are those that it has alone. */
 void decode_check_alone(const char *row, const problem *p, int64_t token);
+/* Both, of the first token, of one behind 128, and of the last. */
+void decode_check_tokens(problem *p);
+
 /* Case i of a list; always: it is in the selection that runs without a GPU, where others are for a device alone. */
+bool decode_picked(size_t i, bool always);
 void decode_check_case(size_t i, const moi_format *weights, shape size, bool always);
+typedef struct decode_case { const moi_format *weights; shape size; bool always; } decode_case;
+void decode_check_cases(const decode_case *cases, size_t n);
 
 #endif

@@ -431,6 +431,7 @@ static void test_groups(void **state)
         { &mx, 96, 2048, 32768, 200, 6, 2 }, { &fours, 96, 2048, 32768, 160, 8, 2 },
         { &bf16, 96, 4608, 1536, 512, 5, 1 }, { &bf16, 128, 5120, 8192, 16, 1, 1 }, { &blk, 128, 5120, 8192, 16, 1, 2 }, /* one slot beside 16 columns */
         { &bf16, 128, 2048, 2560, 16, 2, 3 }, { &bf16, 128, 2048, 3200, 16, 2, 2 }, { &blk, 128, 2048, 2304, 16, 2, 2 }, /* launches of pass 2 */
+        { &blk, 192, 4608, 28928, 288, 3, 2 }, { &bf16, 192, 3744, 25632, 166, 11, 2 }, /* jobs of 8 do not fit */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         _Alignas(moe_decode_f16_sm90_args) moe_decode_f16_sm90_args args[2];
@@ -579,8 +580,7 @@ int main(void)
         cmocka_unit_test(test_all), cmocka_unit_test(test_together), cmocka_unit_test(test_scales), cmocka_unit_test(test_many),
         cmocka_unit_test(test_discards), cmocka_unit_test(test_rooms), cmocka_unit_test(test_boxes), cmocka_unit_test(test_teams),
         cmocka_unit_test(test_broad), cmocka_unit_test(test_groups), cmocka_unit_test(test_items), cmocka_unit_test(test_fours),
-        cmocka_unit_test(test_longer_slots),
-        cmocka_unit_test(test_crossing), cmocka_unit_test(test_late),
+        cmocka_unit_test(test_longer_slots), cmocka_unit_test(test_crossing), cmocka_unit_test(test_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

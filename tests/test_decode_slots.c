@@ -3,8 +3,6 @@
  * scales, whole and longer slots, teams, items, sums (test_decode_layout.c has how). */
 #include "support_decode.h"
 
-#include <stdlib.h>
-
 /* Items whose scales come by boxes of 16 to 128 bytes of a row, one or several (test_decode_layout.c: test_boxes), and of more items than have room; last a
  * plan that has boxes for some batches and not for others. */
 static void test_scale_boxes(void **state)
@@ -86,11 +84,10 @@ static void test_shifts(void **state)
         { &fours, { 70, 2336, 256, 9, 9 }, 512, false },  { &mx, { 70, 3584, 1280, 3, 2 }, 256, false },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (!moit_picked(cases[i].always ? 97 : i + 1) || (!cases[i].always && !moit_gpu())) continue;
+        if (!decode_picked(i, cases[i].always)) continue;
         problem p = problem_make(*cases[i].weights, cases[i].size, MOI_BF16, MOI_F32);
         set_against(&p, cases[i].slot);
-        decode_check(&p);
-        for (int r = 0; gpu_row("moe_decode", r); r++) decode_check_alone(gpu_row("moe_decode", r), &p, p.a.tokens - 1);
+        decode_check_tokens(&p);
         problem_free(&p);
     }
 }
@@ -101,13 +98,13 @@ static void test_two_teams(void **state)
 {
     (void)state;
     const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16;
-    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
+    const decode_case cases[] = {
         { &blk, { 9, 7168, 128, 2, 2 }, true },    { &blk, { 70, 5120, 128, 2, 1 }, true },  { &bf16, { 70, 4096, 64, 2, 1 }, true },
         { &mx, { 9, 7168, 32, 2, 1 }, true },      { &mx, { 70, 5120, 160, 4, 2 }, false },  { &blk, { 70, 4096, 640, 3, 2 }, false },
         { &blk, { 128, 5120, 384, 5, 3 }, false }, { &bf16, { 11, 7680, 320, 3, 2 }, false }, { &mx, { 12, 7168, 320, 3, 2 }, false },
         { &mx, { 90, 4096, 640, 3, 2 }, false },   { &blk, { 9, 7168, 128, 9, 9 }, false },  { &bf16, { 9, 7168, 64, 9, 9 }, false },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) decode_check_case(i, cases[i].weights, cases[i].size, cases[i].always);
+    decode_check_cases(cases, sizeof cases / sizeof *cases);
 }
 
 /* Sums of so many bytes that they are discarded when they are read (test_decode_layout.c: test_discards; an emulated device writes NaN there), of rows that are
@@ -117,10 +114,10 @@ static void test_discarded_sums(void **state)
 {
     (void)state;
     const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16;
-    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
+    const decode_case cases[] = {
         { &mx, { 258, 416, 32, 16, 16 }, true }, { &blk, { 128, 2048, 256, 16, 8 }, false }, { &bf16, { 96, 4096, 64, 8, 8 }, false },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) decode_check_case(i, cases[i].weights, cases[i].size, cases[i].always);
+    decode_check_cases(cases, sizeof cases / sizeof *cases);
 }
 
 /* More than 128 tokens: experts with many jobs, as many pairs as there can be, two teams, more experts than lanes look at together; the last with a second
@@ -129,22 +126,13 @@ static void test_many_tokens(void **state)
 {
     (void)state;
     const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
-    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
+    const decode_case cases[] = {
         { &mx, { 200, 128, 32, 5, 2 }, true },     { &fours, { 161, 512, 96, 20, 4 }, false }, { &bf16, { 256, 64, 64, 16, 16 }, true },
         { &blk, { 160, 4096, 128, 9, 8 }, false }, { &mx, { 256, 2048, 64, 300, 10 }, false }, { &mx, { 256, 7168, 32, 40, 8 }, false },
         { &mx, { 129, 640, 2048, 9, 1 }, false },  { &blk, { 384, 128, 128, 9, 2 }, true },
         { &mx, { 384, 256, 64, 256, 8 }, false },  { &blk, { 300, 128, 128, 20, 14 }, false },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (!moit_picked(cases[i].always ? 97 : i + 1) || (!cases[i].always && !moit_gpu())) continue;
-        problem p = problem_make(*cases[i].weights, cases[i].size, MOI_BF16, MOI_F32);
-        decode_check(&p);
-        for (int r = 0; gpu_row("moe_decode", r); r++) {
-            decode_check_alone(gpu_row("moe_decode", r), &p, 128);
-            decode_check_alone(gpu_row("moe_decode", r), &p, p.a.tokens - 1);
-        }
-        problem_free(&p);
-    }
+    decode_check_cases(cases, sizeof cases / sizeof *cases);
 }
 
 /* Jobs of 24 columns, and of BF16 of 32 (test_decode_layout.c: test_broad), full ones, of one group, of two, and of all; slots that are whole in one pass, in
@@ -153,7 +141,7 @@ static void test_broad_jobs(void **state)
 {
     (void)state;
     const moi_format mx = MOI_FORMAT_MXFP8, e5m2 = { .recipe = MOI_RECIPE_MX32, .elem = MOI_E5M2 }, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16;
-    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
+    const decode_case cases[] = {
         { &blk, { 70, 256, 256, 2, 1 }, true },    { &mx, { 90, 1024, 128, 7, 2 }, true },      { &bf16, { 100, 128, 64, 20, 3 }, true },
         { &mx, { 65, 384, 384, 2, 2 }, true },     { &blk, { 80, 384, 128, 9, 9 }, true },      { &bf16, { 70, 128, 64, 2, 1 }, true },
         { &blk, { 66, 128, 768, 2, 1 }, true },    { &mx, { 66, 128, 768, 2, 1 }, true },       { &blk, { 70, 256, 1536, 2, 1 }, false },
@@ -164,13 +152,7 @@ static void test_broad_jobs(void **state)
         { &blk, { 384, 256, 128, 140, 8 }, false }, { &bf16, { 384, 256, 64, 200, 8 }, false }, { &bf16, { 384, 256, 64, 140, 8 }, false },
         { &bf16, { 70, 2560, 128, 70, 12 }, false },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (!moit_picked(cases[i].always ? 97 : i + 1) || (!cases[i].always && !moit_gpu())) continue;
-        problem p = problem_make(*cases[i].weights, cases[i].size, MOI_BF16, MOI_F32);
-        decode_check(&p);
-        for (int r = 0; gpu_row("moe_decode", r); r++) decode_check_alone(gpu_row("moe_decode", r), &p, p.a.tokens - 1);
-        problem_free(&p);
-    }
+    decode_check_cases(cases, sizeof cases / sizeof *cases);
 }
 
 /* Blocks of pass 2 of up to 8 tokens that lack a tile which would always be the same workers': the first ones with the four multiprocessors of an emulated
@@ -179,13 +161,13 @@ static void test_missing_tiles(void **state)
 {
     (void)state;
     const moi_format mx = MOI_FORMAT_MXFP8, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
-    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
+    const decode_case cases[] = {
         { &mx, { 2, 224, 32, 2, 2 }, true },
         { &bf16, { 1, 224, 64, 2, 2 }, true },
         { &fours, { 3, 224, 160, 2, 1 }, true },
         { &mx, { 2, 6368, 160, 2, 2 }, false },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) decode_check_case(i, cases[i].weights, cases[i].size, cases[i].always);
+    decode_check_cases(cases, sizeof cases / sizeof *cases);
 }
 
 /* Up to 8 tokens whose sums of pass 2 have room by whole items alone (test_decode_layout.c: test_items), slots of three lines and of two, and blocks that lack
@@ -195,14 +177,14 @@ static void test_items(void **state)
 {
     (void)state;
     const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
-    const struct { const moi_format *weights; shape size; bool always; } cases[] = {
+    const decode_case cases[] = {
         { &mx, { 8, 512, 640, 3, 2 }, true },     { &mx, { 7, 480, 640, 2, 2 }, true },      { &blk, { 8, 512, 512, 4, 3 }, true },
         { &bf16, { 1, 512, 1536, 8, 8 }, true },  { &bf16, { 2, 512, 1536, 4, 4 }, true },   { &bf16, { 2, 256, 10240, 2, 2 }, true },
         { &fours, { 8, 512, 1536, 4, 4 }, true }, { &blk, { 2, 7168, 2048, 9, 8 }, false },  { &mx, { 4, 4096, 1536, 9, 8 }, false },
         { &mx, { 2, 6144, 2048, 9, 8 }, false },  { &mx, { 8, 2048, 1408, 64, 6 }, false },  { &mx, { 2, 6368, 768, 4, 16 }, false },
         { &mx, { 4, 6144, 512, 4, 16 }, false },  { &fours, { 4, 6144, 1536, 4, 16 }, false }, { &bf16, { 1, 8192, 1536, 4, 16 }, false },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) decode_check_case(i, cases[i].weights, cases[i].size, cases[i].always);
+    decode_check_cases(cases, sizeof cases / sizeof *cases);
 }
 
 int main(void)

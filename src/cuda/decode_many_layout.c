@@ -246,11 +246,10 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     const moe_decode_f16_sm90_args down = args[1];
     int way[MANY_GROUPS];
     const int ways = ways_for(d, tokens, args, way);
-    for (int i = 0; i < 2 * ways; i++) { /* what is good, then what fits */
-        const bool any = i >= ways;
-        *groups = way[i % ways], args[1] = down;
-        if (any && *groups > 2) continue;
-        if (fill_passes(d, *groups, tokens, sms, shared_bytes, args, launch) && (any || !too_broad(d, *groups, tokens, args))) return true;
+    for (int i = 0; i < ways; i++) {
+        *groups = way[i], args[1] = down;
+        if (fill_passes(d, *groups, tokens, sms, shared_bytes, args, launch) && !too_broad(d, *groups, tokens, args)) return true;
     }
-    return false;
+    *groups = 2, args[1] = down; /* though too broad, where nothing else fits */
+    return ways > 1 && fill_passes(d, *groups, tokens, sms, shared_bytes, args, launch);
 }

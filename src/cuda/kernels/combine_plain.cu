@@ -11,31 +11,27 @@
 #include "combine_plain_args.h"
 #include "num.h"
 
-typedef struct packet {
 #if RUN == 1
-    float v;
+typedef float packet;
 #else
-    uint4 v;
+typedef uint4 packet;
 #endif
-} packet;
 
 MOII_FN packet load_packet(const void *base, long long at)
 {
     const char *p = (const char *)base + at * (BF16 ? 2 : 4);
-    packet k;
 #if RUN == 1
-    k.v = BF16 ? moii_bf16_decode(*(const unsigned short *)p) : *(const float *)p;
+    return BF16 ? moii_bf16_decode(*(const unsigned short *)p) : *(const float *)p;
 #else
-    k.v = __ldg((const uint4 *)p);
+    return __ldg((const uint4 *)p);
 #endif
-    return k;
 }
 MOII_FN void unpack(const packet &k, float v[RUN])
 {
 #if RUN == 1
-    v[0] = k.v;
+    v[0] = k;
 #else
-    const unsigned int words[4] = { k.v.x, k.v.y, k.v.z, k.v.w };
+    const unsigned int words[4] = { k.x, k.y, k.z, k.w };
 #pragma unroll
     for (int i = 0; i < RUN; i++)
         v[i] = BF16 ? moii_float_of(i % 2 ? words[i / 2] & 0xFFFF0000u : words[i / 2] << 16) : moii_float_of(words[i % 4]);
