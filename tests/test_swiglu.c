@@ -285,6 +285,10 @@ static void test_fused(void **state)
         { 270, 128, 7, mx, mx5, bf, MOI_BF16, 2 },
         /* with one multiprocessor work for many rounds of blocks */
         { 2300, 256, 5, mx, mx, bf, MOI_BF16, 3 },
+        /* plain results, which need no quantiser if they are all that is wanted: eights of values, and, of rows that begin anywhere, each by itself */
+        { 70, 48, 0, bf, bf, bf, MOI_BF16, 1 },    { 45, 40, 0, f32, bf, f32, MOI_F32, 1 },     { 33, 136, 0, bf, bf, bf, MOI_BF16, 1 },
+        { 29, 72, 0, bf, bf, f32, MOI_BF16, 1 },   { 31, 64, 0, f32, bf, bf, MOI_F32, 1 },      { 40, 52, 0, bf, f32, bf, MOI_BF16, 1 },
+        { 37, 80, 0, f32, bf, bf, MOI_BF16, 1 },   { 0, 64, 0, bf, bf, bf, MOI_BF16, 1 },
     };
     const equal none = { MOI_MX_FREE, MOI_MX_FREE };
     const struct { fused c; equal mx; } equals[] = {

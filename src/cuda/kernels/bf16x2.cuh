@@ -5,6 +5,14 @@
 
 #include "num.h"
 
+/* Two values to BF16, the first in the lower half; NaN stays NaN. */
+MOII_FN unsigned int bf16_pair(float low, float high)
+{
+    unsigned int v;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    return v;
+}
+
 /* Two products, each rounded to nearest, subnormal ones too. */
 MOII_FN unsigned int bf16_times(unsigned int a, unsigned int b)
 {

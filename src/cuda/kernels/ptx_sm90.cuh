@@ -3,18 +3,11 @@
 #ifndef MOII_PTX_SM90_CUH
 #define MOII_PTX_SM90_CUH
 
+#include "bf16x2.cuh"
 #include "evict.h"
 #include "num.h"
 
 MOII_FN unsigned int shared_address(const void *p) { return (unsigned int)__cvta_generic_to_shared(p); }
-
-/* Two values to BF16, the first in the lower half; NaN stays NaN. */
-MOII_FN unsigned int bf16_pair(float low, float high)
-{
-    unsigned int v;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
-    return v;
-}
 
 MOII_FN float shared_read(unsigned int address)
 {

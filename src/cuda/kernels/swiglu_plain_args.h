@@ -7,10 +7,12 @@
 
 typedef struct swiglu_plain_args {
     stored_matrix gate_up; /* [rows, 2 width] */
-    const void *d_act;     /* [rows, width]; NULL: forward */
+    const void *d_act;     /* [rows, width]; backward */
     void *out;             /* [rows, width], backward [rows, 2 width] */
+    long long out_ld;      /* of its type */
     long long rows, width;
     int out_type; /* of d_act too */
+    int packets;  /* all rows begin at multiples of 16 bytes */
 } swiglu_plain_args;
 
 #endif
