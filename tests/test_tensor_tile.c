@@ -109,7 +109,8 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
     /* a tile for each block, or none */
     bool small = p->grouping == PRODUCT_DENSE && p->scaling == SCALING_SQUARE && !p->out_f32 && t->waves == 1;
     bool lone = small && (p->n + wide - 1) / wide * ((p->m + down - 1) / down) * t->cluster * t->split <= p->sms;
-    int box = t->bn % 64 == 32 && !(lone && t->few) ? 32 : 64, boxes = moii_tile_carries(p, t) ? t->bn / 32 : t->waves * ((t->bn + box - 1) / box);
+    int box = t->bn % 64 == 32 && !(lone && t->few) ? 32 : 64, columns = p->swiglu ? t->bn / 2 : t->bn;
+    int boxes = moii_tile_carries(p, t) ? t->bn / 32 : t->waves * ((columns + box - 1) / box);
     bool woven = moii_tile_carries(p, t) && p->scaling == SCALING_VECTOR && !moii_tensor_experts(p) && p->n % 16 == 0;
     assert_true(t->boxes == boxes || (t->boxes == 2 && boxes > 2 && t->stages >= 3)); /* all of a warpgroup's at once, or two */
     const char *dealing = !dealt.dealt ? "" : moii_tile_broad(p, t) ? " DEAL=1 BROAD=1" : " DEAL=1";
@@ -120,7 +121,7 @@ static void check_tile(const moii_tensor_product *p, const moii_tensor_tile *t)
              moii_tile_strip(p, t) ? " STRIP=1" : "",
              t->few == 2 ? " SHORT=2" : t->few ? " SHORT=1" : "", lone ? " LONE=1" : "", dealing,
              moii_tensor_follows(p) ? " FOLLOWS=1" : "", p->scatter_rows ? " SCATTER=1" : "", p->weighted ? " WEIGHTED=1" : "",
-             p->swiglu ? " SWIGLU=1 ACT_MX=1 ACT_ELEM=4" : "");
+             !p->swiglu ? "" : p->act == &plain ? " SWIGLU=1 ACT_ELEM=3" : " SWIGLU=1 ACT_ELEM=4 ACT_MX=1");
     assert_string_equal(defines + strlen(defines) - strlen(whole), whole);  /* nothing was cut off */
 }
 
@@ -336,7 +337,7 @@ static void test_choice(void **state)
         { &act, &weight, false }, { &act, &act, false }, { &mxfp8, &mxfp8, false }, { &plain, &plain, false }, { &plain, &plain, true },
         { &cols, &cols, false },
     };
-    int count = 0, outer = 0;
+    int count = 0, outer = 0, made_of[2] = { 0, 0 };
     for (size_t c = 0; c < 6 * 4 * 11 * 11 * 2; c++) {
         const char *why;
         size_t pair = c % 6, m = c / 24 % 11, n = c / 264 % 11;
@@ -353,13 +354,15 @@ static void test_choice(void **state)
         if (p.grouping == PRODUCT_ROWS && c % 3) p.scatter_rows = 300, p.weighted = c % 3 == 1;
         if (!moii_tensor_fits(&p, n % 2 ? MOI_F32 : MOI_BF16, &why)) fail_msg("case %d: %s", (int)c, why);
         if (p.widened) p.a = p.b = &plain, p.scaling = SCALING_NONE;
-        if (p.grouping == PRODUCT_ROWS && !p.scatter_rows && moii_tensor_activates(&p, &mxfp8)) p.swiglu = true, p.act = &mxfp8;
+        const moi_format *made = c % 5 ? &mxfp8 : &plain;
+        if (p.grouping == PRODUCT_ROWS && !p.scatter_rows && moii_tensor_activates(&p, made)) p.swiglu = true, p.act = made, made_of[c % 5 == 0]++;
         moii_tensor_tile t = moii_tensor_choose(&p);
         check_tile(&p, &t);
         if (p.sm_limit) assert_int_equal(t.split, 1);
         count++, outer += moii_tile_outer(&p, &t);
     }
     assert_int_equal(count, 5808);
+    assert_true(made_of[0] > 0 && made_of[1] > 0);
     assert_in_range(outer, 300, 700); /* of two of the pairs, where rows are not in groups, and more than 64 */
     const char *why;
     for (int grouping = PRODUCT_DENSE; grouping <= PRODUCT_MASKED; grouping++) {
@@ -380,8 +383,8 @@ static void test_activates(void **state)
     moii_tensor_product p = product(PRODUCT_ROWS, &act, &weight, 4096, 512, 7168);
     lenient.flags = MOI_NONFINITE_LENIENT;
     assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
-    assert_true(moii_tensor_activates(&p, &mxfp8) && moii_tensor_activates(&p, &act));
-    assert_false(moii_tensor_activates(&p, &lenient) || moii_tensor_activates(&p, &square) || moii_tensor_activates(&p, &plain));
+    assert_true(moii_tensor_activates(&p, &mxfp8) && moii_tensor_activates(&p, &act) && moii_tensor_activates(&p, &plain));
+    assert_false(moii_tensor_activates(&p, &lenient) || moii_tensor_activates(&p, &square) || moii_tensor_activates(&p, &f32));
     p.n = 384;
     assert_false(moii_tensor_activates(&p, &mxfp8));
     p = product(PRODUCT_ROWS, &act, &act, 4096, 512, 7168);
@@ -389,7 +392,7 @@ static void test_activates(void **state)
     assert_false(moii_tensor_activates(&p, &mxfp8)); /* scales of columns */
     p = product(PRODUCT_ROWS, &plain, &plain, 4096, 512, 7168);
     assert_true(moii_tensor_fits(&p, MOI_F32, &why));
-    assert_false(moii_tensor_activates(&p, &mxfp8)); /* gate and up not rounded to BF16 */
+    assert_false(moii_tensor_activates(&p, &mxfp8) || moii_tensor_activates(&p, &plain)); /* gate and up not rounded to BF16 */
     for (int64_t m = 1600; m <= 16000; m *= 10) { /* of few rows for an expert, scales are applied in the loop */
         p = product(PRODUCT_ROWS, &mxfp8, &mxfp8, m, 512, 7168);
         assert_true(moii_tensor_fits(&p, MOI_BF16, &why));

@@ -15,7 +15,7 @@ static moii_tensor_product product_of(const moi_ggemm_desc *d)
                            .scatter_rows = d->scatter_rows, .weighted = d->weighted };
 }
 
-static const moi_format vectors = MOII_TENSOR_ACT, blocks = MOII_TENSOR_MXFP8;
+static const moi_format vectors = MOII_TENSOR_ACT, blocks = MOII_TENSOR_MXFP8, plain = MOII_TENSOR_BF16;
 
 /* rows of all of 8 groups, or of each for GROUP_MASKED */
 static const struct { moi_grouping grouping; moi_format a, b; moi_dtype out; int64_t rows, m, n, k, gather, scatter; const moi_format *act;
@@ -30,6 +30,8 @@ static const struct { moi_grouping grouping; moi_format a, b; moi_dtype out; int
     { MOI_GROUP_M, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0, 0, &blocks, MOI_MX_FREE },
     { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 0, 0, &blocks, MOI_MX_FREE },
     { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 8192, 0, NULL, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 32768, 0, 4096, 7168, 8192, 0, &plain, MOI_MX_FREE },
+    { MOI_GROUP_M, MOII_TENSOR_BF16, MOII_TENSOR_BF16, MOI_BF16, 256, 0, 4096, 7168, 8192, 0, &plain, MOI_MX_FREE },
     { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 4096, 0, 4096, 7168, 0, 0, NULL, MOI_MX_FREE },
     { MOI_GROUP_MASKED, MOII_TENSOR_ACT, MOII_TENSOR_WEIGHT, MOI_BF16, 256, 0, 4096, 7168, 0, 0, NULL, MOI_MX_FREE },
     { MOI_GROUP_K, MOII_TENSOR_ACT, MOII_TENSOR_ACT, MOI_F32, 32768, 4096, 7168, 0, 0, 0, NULL, MOI_MX_FREE },

@@ -95,7 +95,8 @@ bool moii_tensor_activates(const moii_tensor_product *p, const moi_format *act)
 {
     if (moii_mixed_pays(p)) return act->elem == MOI_BF16 && !p->out_f32;
     int kind = moii_tile8_kind(act);
-    bool sums = p->scaling == SCALING_SQUARE || p->scaling == SCALING_NONE || p->widened, known = kind == TILE_MX32 || kind == TILE_BLK128;
+    bool plain = moii_format_plain(act) && act->elem == MOI_BF16;
+    bool sums = p->scaling == SCALING_SQUARE || p->scaling == SCALING_NONE || p->widened, known = plain || kind == TILE_MX32 || kind == TILE_BLK128;
     return sums && known && !p->out_f32 && !p->b_turned && p->n % 256 == 0 && moi_scale_bytes(act, p->m, p->n / 2, 0) <= UINT32_MAX;
 }
 
@@ -131,8 +132,10 @@ void moii_tensor_defines(const moii_tensor_product *p, const moii_tensor_tile *t
     if (moii_tensor_follows(p)) append(defines, " FOLLOWS=1");
     if (p->scatter_rows) append(defines, " SCATTER=1");
     if (p->weighted) append(defines, " WEIGHTED=1");
-    if (p->swiglu) append(defines, p->act->recipe == MOI_RECIPE_MX32 ? " SWIGLU=1 ACT_MX=1" : " SWIGLU=1 ACT_MX=0");
-    if (p->swiglu) append(defines, p->act->elem == MOI_E4M3 ? " ACT_ELEM=4" : " ACT_ELEM=5");
+    char act[32];
+    snprintf(act, sizeof act, " SWIGLU=1 ACT_ELEM=%d", p->swiglu ? (int)p->act->elem : 0);
+    if (p->swiglu) append(defines, act);
+    if (moii_tensor_codes(p)) append(defines, p->act->recipe == MOI_RECIPE_MX32 ? " ACT_MX=1" : " ACT_MX=0");
 }
 
 int64_t moii_tensor_units(const moii_tensor_product *p, const moii_tensor_tile *t, int64_t m)
@@ -295,7 +298,7 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
 static moi_status set_act(const moi_plan *plan, const char *where, const moii_tensor_run *r, product_args *x)
 {
     const moii_tensor_product *p = &((const moii_tensor_plan *)plan->state)->product;
-    if (p->mixed) {
+    if (!moii_tensor_codes(p)) {
         x->d = (void *)(uintptr_t)r->act.data, x->ldd = r->act.ld ? r->act.ld : p->n / 2;
         return MOI_OK;
     }
@@ -343,11 +346,12 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
     x.band = moii_tensor_band(p, t);
     x.vectors = moii_aligned(x.d, 16) && x.ldd * (p->out_f32 ? 4 : 2) % 16 == 0;
     bool carries = moii_tile_carries(p, t);
-    bool boxes = carries || (!p->out_f32 && !p->scatter_rows && !p->swiglu && t->split == 1 && !t->thin && !moii_tile_by_lines(p, t) && t->bn % 32 == 0);
-    bool whole = p->n * (p->out_f32 ? 4 : 2) % 16 == 0; /* a box of which 16 bytes are not all in D stores them all the same */
-    if (x.vectors && whole && boxes) {
-        int64_t extent[3] = { p->n, p->grouping == PRODUCT_MASKED ? p->groups * r->m : r->m, p->grouping == PRODUCT_DEPTH ? p->groups : 1 };
-        MOII_TRY(make_map(plan, where, "d", &x.d_map, carries ? &plain_f32 : &plain_bf16, r->d, extent, x.ldd, carries ? 32 : moii_tile_box(p, t), 64, false));
+    bool boxed = !p->out_f32 && !p->scatter_rows && !moii_tensor_codes(p) && t->split == 1 && !t->thin && !moii_tile_by_lines(p, t) && t->bn % 32 == 0;
+    int64_t columns = p->swiglu ? p->n / 2 : p->n;
+    bool whole = columns * (p->out_f32 ? 4 : 2) % 16 == 0; /* a box of which 16 bytes are not all in D stores them all the same */
+    if (x.vectors && whole && (carries || boxed)) {
+        int64_t extent[3] = { columns, p->grouping == PRODUCT_MASKED ? p->groups * r->m : r->m, p->grouping == PRODUCT_DEPTH ? p->groups : 1 };
+        MOII_TRY(make_map(plan, where, "d", &x.d_map, carries ? &plain_f32 : &plain_bf16, x.d, extent, x.ldd, carries ? 32 : moii_tile_box(p, t), 64, false));
         x.d_boxes = 1;
     }
     product_cutting c;

@@ -123,6 +123,10 @@ static inline bool moii_tile_lone(const moii_tensor_product *p, const moii_tenso
 /* Whether it leaves by lines then. */
 static inline bool moii_tile_by_lines(const moii_tensor_product *p, const moii_tensor_tile *t) { return t->few && moii_tile_lone(p, t); }
 
+/* Whether what SwiGLU in the store gives is codes: product_sm90.cuh's ACT_CODES; columns of D of a warpgroup. */
+static inline bool moii_tensor_codes(const moii_tensor_product *p) { return p->swiglu && !moii_format_plain(p->act); }
+static inline int moii_tile_columns(const moii_tensor_product *p, const moii_tensor_tile *t) { return p->swiglu ? t->bn / 2 : t->bn; }
+
 /* Columns of a box of BF16: product_sm90.cuh's BOX_COLS. */
 static inline int moii_tile_box(const moii_tensor_product *p, const moii_tensor_tile *t) { return t->bn % 64 == 32 && !moii_tile_by_lines(p, t) ? 32 : 64; }
 

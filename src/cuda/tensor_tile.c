@@ -18,7 +18,7 @@ static int squares_of(const moii_tensor_product *p, const moii_tensor_tile *t)
     return p->swiglu || moii_tile_broad(p, t) ? 2 : (255 - run + lines) / 128 + (t->wide && t->bn % 64);
 }
 
-static bool stores_boxes(const moii_tensor_product *p, const moii_tensor_tile *t) { return !p->out_f32 && t->split == 1 && !p->swiglu; }
+static bool stores_boxes(const moii_tensor_product *p, const moii_tensor_tile *t) { return !p->out_f32 && t->split == 1 && !moii_tensor_codes(p); }
 
 int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
@@ -40,7 +40,7 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int join = (t->turns - 1) * 128 * t->wgs * t->waves * t->bn * 2;
     int parts = t->split > 1 ? t->split * (int)moii_ceil_div(t->waves * t->bn / 8, t->split) * 128 * t->wgs * 16 : 0;
     int places = p->scatter_rows || p->weighted ? 512 * t->wgs * t->turns * t->waves : 0;
-    int tops = p->swiglu ? t->wgs * bm * 4 : 0;
+    int tops = moii_tensor_codes(p) ? t->wgs * bm * 4 : 0;
     return places + tops + zeros + squares + 576 + join + parts + t->stages * ((bm + lines) * PRODUCT_STEP_BYTES + scales + 16) + out;
 }
 
@@ -282,7 +282,7 @@ static void shorten(const moii_tensor_product *p, moii_tensor_tile *t)
 static void fit(const moii_tensor_product *p, moii_tensor_tile *t)
 {
     moii_tensor_tile two = *t;
-    t->boxes = moii_tile_carries(p, t) ? t->bn / 32 : t->waves * (int)moii_ceil_div(t->bn, moii_tile_box(p, t)), two.boxes = 2;
+    t->boxes = moii_tile_carries(p, t) ? t->bn / 32 : t->waves * (int)moii_ceil_div(moii_tile_columns(p, t), moii_tile_box(p, t)), two.boxes = 2;
     shorten(p, t), shorten(p, &two);
     if (t->stages < 4 && t->boxes > 2 && (stores_boxes(p, t) || moii_tile_carries(p, t)) && two.stages > t->stages) *t = two;
 }

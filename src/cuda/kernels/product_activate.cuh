@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * product_activate.cuh: SwiGLU of a tile's sums, quantised along rows, for product_sm90.cuh (SWIGLU).
+ * product_activate.cuh: SwiGLU of a tile's sums, for product_sm90.cuh (SWIGLU): in BF16, which leaves as D does, or quantised along rows.
  *
  * A multiplying warpgroup has 64 columns of gate and the same 64 of up beside each other, the other warpgroup the next 64 of the same rows: a
  * lane has both of a pair, four lanes a row's block of 32, and the two warpgroups together its block of 128.  Gate, up, and what becomes of
@@ -22,6 +22,38 @@ MOII_FN void activate(const float *v, unsigned int act[PAIRS])
     activate_pairs(g, u, act);
 }
 
+#if !ACT_CODES
+/* Pairs of BF16 to where boxes do not reach, two bytes at a time. */
+MOII_FN void store_pairs(const product_args &a, const shared &s, const unit &u, int wg, int w, int lane, const unsigned int *pairs)
+{
+    const int row = wave_row(u, wg, w) + (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
+#pragma unroll
+    for (int i = 0; i < 2 * PAIRS; i++) {
+        const int to = place_of(a, s, u, row + i % 2 * 8);
+        unsigned short *d = (unsigned short *)a.d + to * a.ldd + u.col + wave_col(u, wg, w) + i / 2 * 8 + lane % 4 * 2;
+        if (to >= 0) d[0] = (unsigned short)pairs[i], d[1] = (unsigned short)(pairs[i] >> 16);
+    }
+}
+
+MOII_FN void store_activated(const product_args &a, const shared &s, const unit &u, hand h, int wg, float sum[WAVES][BN / 2])
+{
+    const int thread = (int)as_it_is(threadIdx.x), lane = thread % 32, warp = thread / 32 % 4;
+    boxed pairs;
+#pragma unroll
+    for (int i = 0; i < WAVES * 2; i++) {
+        unsigned int act[PAIRS];
+        activate(sum[i / 2] + i % 2 * 2, act);
+#pragma unroll
+        for (int j = 0; j < PAIRS; j++) pairs[i / 2][2 * j + i % 2] = act[j];
+    }
+    if (by_boxes(a)) {
+        store_boxes(a, s, u, h, wg, warp, lane, pairs);
+        return;
+    }
+#pragma unroll
+    for (int w = 0; w < WAVES; w++) store_pairs(a, s, u, wg, w, lane, pairs[w]);
+}
+#else
 /* Bits of the largest magnitude of `count` pairs from act[first] on, as those of BF16. */
 MOII_FN unsigned int pairs_top(const unsigned int *act, int count)
 {
@@ -103,7 +135,7 @@ MOII_FN void store_act_row(const product_args &a, const unit &u, int wg, int row
 #endif
 }
 
-MOII_FN void store_activated(const product_args &a, const shared &s, const unit &u, int wg, float sum[WAVES][BN / 2])
+MOII_FN void store_activated(const product_args &a, const shared &s, const unit &u, hand, int wg, float sum[WAVES][BN / 2])
 {
     const int thread = (int)as_it_is(threadIdx.x), lane = thread % 32, first = thread / 32 % 4 * 16 + lane / 4; /* no register keeps what can be found again */
     unsigned int act[WAVES * 2][PAIRS], tops[WAVES * 2];
@@ -125,6 +157,7 @@ MOII_FN void store_activated(const product_args &a, const shared &s, const unit 
 #pragma unroll
     for (int i = 0; i < WAVES * 2; i++) store_act_row(a, u, wg, i / 2 * 64 + i % 2 * 8 + first, lane, act[i], tops[i]);
 }
+#endif
 #endif
 
 #endif

@@ -20,7 +20,7 @@
  *             FOLLOWS 1: the kernel in front made A in order, and waited for all that came before (gather_sm90)
  *             SCATTER, WEIGHTED  1: rows of D are those that a list names, rows of the product are multiplied (PRODUCT_ROWS)
  *             SWIGLU  1: B is gate, then up; a tile is 128 columns of each and 64 WAVES rows, which both (two) warpgroups have; what is stored
- *                     is their SwiGLU in 8 bits (product_activate.cuh): ACT_MX 1: blocks of 32, 0: of 128; ACT_ELEM  as ELEM_A
+ *                     is their SwiGLU (product_activate.cuh): ACT_ELEM  as ELEM_A, PRODUCT_BF16: as D; 8 bits: ACT_MX 1: blocks of 32, 0: of 128
  *             WIDENS  PRODUCT_E4M3, PRODUCT_E5M2: A is a copy in BF16 of such codes, which the kernel makes (product_widen.cuh); 0: no
  *             SPLIT   blocks (a cluster) that share one tile of D, each with its part of the reduction
  *             STRIP   1: the last columns, 64 or fewer of a cluster's, are tiles of BM rows for each of its blocks (16 bits; product_units.cuh)
@@ -72,6 +72,9 @@
 #ifndef SWIGLU
 #define SWIGLU 0
 #endif
+#ifndef ACT_ELEM
+#define ACT_ELEM PRODUCT_BF16
+#endif
 #ifndef WIDE
 #define WIDE 0
 #endif
@@ -93,6 +96,7 @@
 #ifndef LONE
 #define LONE 0
 #endif
+#define ACT_CODES (SWIGLU && ACT_ELEM != PRODUCT_BF16) /* what is stored is not D, and goes straight from registers */
 #define BESIDE (SWIGLU || WIDE) /* warpgroups have the same rows, and columns of their own */
 #define A_GROUPED (GROUPS == PRODUCT_MASKED) /* each group has its own A, its own B */
 #define B_GROUPED (GROUPS == PRODUCT_ROWS || GROUPS == PRODUCT_MASKED)
@@ -100,6 +104,7 @@
 #define BITS16 (ELEM_A == PRODUCT_BF16)
 #define BM (64 * WAVES * (BESIDE ? 1 : WGS))
 #define COLUMNS (BN * (WIDE ? WGS : 1)) /* of D in a tile */
+#define D_COLUMNS (SWIGLU ? BN / 2 : BN) /* of a warpgroup's sums */
 /* Where a warpgroup's w-th block of 64 rows begins: they have blocks in turn, so that tiles of few rows keep them all busy. */
 #define WAVE_ROW(wg, w) (64 * (BESIDE ? (w) : (w) * WGS + (wg)))
 #define WAVES_APART (BESIDE ? 1 : WGS)
@@ -130,7 +135,7 @@
 /* FP32 leaves by boxes (product_carry.cuh) */
 #define CARRIES (OUT_F32 && (WGS * WAVES > 2 || BN == 256 || OUTER) && TURNS == 1 && SPLIT == 1 && !SHORT && !SCATTER)
 /* two loading warps that nobody needs send the boxes of D, one a warpgroup's, which goes on meanwhile (product_send.cuh) */
-#define SENDS (WGS == 2 && !LONE && TURNS == 1 && SPLIT == 1 && !OUT_F32 && !SWIGLU && !SHORT && SCALE_ARRIVALS == 0 && !WIDENS)
+#define SENDS (WGS == 2 && !LONE && TURNS == 1 && SPLIT == 1 && !OUT_F32 && !ACT_CODES && !SHORT && SCALE_ARRIVALS == 0 && !WIDENS)
 /* of few rows BF16 leaves by lines, each warp's own: that is shorter, and the block has nothing else to do meanwhile */
 #define LINES (LONE && SHORT)
 /* it does so there, and where no map has boxes for it; nobody sends them */
@@ -194,8 +199,8 @@
 #define STAGE_BYTES (A_BYTES + B_BYTES)
 #define BROAD_B (A_BYTES / 2) /* a broad tile's B in a stage: as much more of it as there is less of A */
 #define SCALE_FLOATS (A_STAGED + B_STAGED)
-#define CHUNKS ((BN + BOX_COLS - 1) / BOX_COLS)
-#define OUT_BYTES ((OUT_F32 && !CARRIES) || SPLIT > 1 || SWIGLU ? 0 : WGS * BOXES * (CARRIES ? 8192 : BOX_BYTES))
+#define CHUNKS ((D_COLUMNS + BOX_COLS - 1) / BOX_COLS)
+#define OUT_BYTES ((OUT_F32 && !CARRIES) || SPLIT > 1 || ACT_CODES ? 0 : WGS * BOXES * (CARRIES ? 8192 : BOX_BYTES))
 #define OUT_AT (STAGES * STAGE_BYTES)
 #define SCALES_AT (OUT_AT + OUT_BYTES)
 #define ZEROS_AT (SCALES_AT + STAGES * SCALE_FLOATS * 4)
@@ -218,7 +223,7 @@
 #define ROOMS_AT (DECK_AT + DECK_BYTES) /* SENDS: barriers */
 #define PLACES_AT (ROOMS_AT + 32) /* for each multiplying warp and wave: where its 16 rows go, their weights */
 #define TOPS_AT (PLACES_AT + (PLACED ? CONSUMERS * WAVES * 4 : 0)) /* rows' largest magnitudes, of each warpgroup */
-#define PRODUCT_SHARED (TOPS_AT + (SWIGLU ? WGS * BM * 4 : 0))
+#define PRODUCT_SHARED (TOPS_AT + (ACT_CODES ? WGS * BM * 4 : 0))
 /* Else a team would wait at stages that the others had in between, whose barriers tell one round from the next but not from the one behind it. */
 static_assert(STAGES % TURNS == 0, "a stage is one team's in all of a tile");
 static_assert(PRODUCT_SHARED == SHARED_BYTES, "the launch reserves another number of bytes");
@@ -304,7 +309,7 @@ MOII_FN void consume(const product_args &a, shared s, unsigned int block, int am
 #if SPLIT > 1
         join_parts(a, s, u, wg, block, sum, codes);
 #elif SWIGLU
-        store_activated(a, s, u, wg, sum);
+        store_activated(a, s, u, h, wg, sum);
 #else
         store_tile(a, s, u, h, wg, sum, codes);
 #endif

@@ -53,8 +53,8 @@ MOII_FN void store_values(const product_args &a, const shared &s, const unit &u,
 #endif
 
 #if !OUT_F32
-#if LINES_PAIRED
-typedef unsigned int boxed[WAVES][BN / 4];
+#if LINES_PAIRED || SWIGLU
+typedef unsigned int boxed[WAVES][D_COLUMNS / 4];
 MOII_FN unsigned int boxed_pair(const boxed x, int w, int i) { return x[w][i]; }
 #else
 typedef float boxed[WAVES][BN / 2];
@@ -88,7 +88,7 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
 #pragma unroll
         for (int i = from; i < from + BOXES && i < WAVES * CHUNKS; i++)
 #pragma unroll
-            for (int j = 0; j < BOX_COLS / 8 && i % CHUNKS * (BOX_COLS / 8) + j < BN / 8; j += 2) {
+            for (int j = 0; j < BOX_COLS / 8 && i % CHUNKS * (BOX_COLS / 8) + j < D_COLUMNS / 8; j += 2) {
                 const int w = i / CHUNKS, v = (i % CHUNKS * (BOX_COLS / 8) + j) * 2;
                 matrices_store(to + (i - from) * BOX_BYTES + ((j + lane / 16) ^ BOX_TURN(lane % 16)) * 16, boxed_pair(sum, w, v), boxed_pair(sum, w, v + 1),
                                boxed_pair(sum, w, v + 2), boxed_pair(sum, w, v + 3));
@@ -106,6 +106,7 @@ MOII_FN void store_boxes(const product_args &a, const shared &s, const unit &u, 
 }
 #endif
 
+#if !SWIGLU
 MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, hand h, int wg, float sum[WAVES][BN / 2], line_codes codes)
 {
     const int thread = (int)as_it_is(threadIdx.x), lane = thread % 32, warp = thread / 32 % 4; /* no register keeps what can be found again */
@@ -147,6 +148,7 @@ MOII_FN void store_tile(const product_args &a, const shared &s, const unit &u, h
     for (int w = 0; w < WAVES; w++)
         store_values(a, s, u, wave_row(u, wg, w) + warp * 16, lane, wave_col(u, wg, w), BN / 8, wave_cols(u, w), sum[w]);
 }
+#endif
 
 /* ---- one tile's reduction in SPLIT parts ---- */
 

@@ -252,6 +252,7 @@ MOII_FN int wave_row(const unit &u, int wg, int w)
 MOII_FN int wave_col(const unit &u, int wg, int w)
 {
     if (is_broad(u)) return (blocks_of(u) > 1 ? w : wg) * BN;
+    if (SWIGLU) return wg * D_COLUMNS;
     return w == WAVES - 1 && halved(u) ? wg * (BN / 2) : 0;
 }
 MOII_FN int wave_cols(const unit &u, int w)
