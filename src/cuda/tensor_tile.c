@@ -114,6 +114,12 @@ static double longest(double a, double b) { return a > b ? a : b; }
 /* 192 x 128 as an alternative to tiles whose scales the tensor cores multiply: what it takes was measured beside those. */
 static bool rivals_outer(const moii_tensor_product *p, const moii_tensor_tile *t) { return moii_tensor_outer(p) && t->wgs == 3; }
 
+/* Clocks in which a stage's rows of B come from memory. */
+static double weights_clocks(const moii_tensor_product *p, const moii_tensor_tile *t, double busy)
+{
+    return (double)moii_tile_lines(p, t) * PRODUCT_STEP_BYTES / 18.0 * busy;
+}
+
 /* Clocks of one stage.  busy: share of the multiprocessors that have work, and so compete for memory. */
 static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile *t, double busy)
 {
@@ -122,7 +128,7 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     bool outer = moii_tile_outer(p, t);
     double tensor = bm * lines / 32.0 * (p->scaling == SCALING_NONE ? 1.1 : outer ? 1.25 : 1.2);
     double copies = (bm / t->cluster + lines) * PRODUCT_STEP_BYTES / (p->scaling == SCALING_ROWS ? 50.0 : 60.0);
-    double memory = lines * PRODUCT_STEP_BYTES / 18.0 * busy;
+    double memory = weights_clocks(p, t, busy);
     double each = rivals_outer(p, t) ? 3.2 : added[p->scaling]; /* 1236 clocks: 1200, and a little for it to be worth it */
     double products = t->waves * 2.0 * bn * beside, additions = t->waves * (each * bn + 250.0) - (t->waves - 1) * 270.0;
     if (moii_tile_doubled(p, t)) additions /= 2.0;
@@ -210,6 +216,17 @@ static double estimate_middle(const moii_tensor_product *p, const moii_tensor_ti
     return longest(work, bytes_once(p) / 2030.0) + 4700.0;
 }
 
+/* Of a tile of groups of few rows: weights of the next ones come while it is multiplied and stored, a little slower in shorter rings of broader stages. */
+static bool streams(const moii_tensor_product *p, const moii_tensor_tile *t)
+{
+    return moii_tensor_experts(p) && moii_tensor_group_rows(p) <= 64 && p->scaling <= SCALING_SQUARE && !p->swiglu && !p->mixed && !t->thin;
+}
+static double stream_clocks(const moii_tensor_product *p, const moii_tensor_tile *t, double steps, double busy, double store)
+{
+    double with_a = 1.0 + 0.2 * moii_tile_rows(p, t) / moii_tile_lines(p, t);
+    return longest(steps * weights_clocks(p, t, busy) * with_a * (t->bn > 128 ? 1.06 : 1.0), steps * stage_clocks(p, t, 0.0) + store);
+}
+
 static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     if (t->few) return estimate_few(p, t);
@@ -223,6 +240,7 @@ static double estimate(const moii_tensor_product *p, const moii_tensor_tile *t)
     double store = behind ? 1800.0 + bm * lines * out_bytes(p) / 80.0 : 1200.0 + bm * lines * out_bytes(p) / 16.0;
     if (rivals_outer(p, t) && moii_tile_carries(p, t)) store = 7000.0; /* half of a tile at a time; of sums that are added to */
     double work = rounds * (s.steps * stage_clocks(p, t, busy) + store + pace_clocks(p, t, rounds, s.steps)) + (t->split > 1 ? 3000.0 : 0.0);
+    if (streams(p, t)) work = rounds * stream_clocks(p, t, s.steps, busy, store);
     return longest(work, bytes_once(p) / 2700.0);
 }
 
