@@ -209,26 +209,34 @@ static void test_switch(void **state)
 }
 
 /* Products are planned for some numbers of tokens: below, at and above each, a plan for many gives what one for just as many does. */
+static void check_size(const char *row, moi_format weights, int64_t tokens)
+{
+    problem p = problem_make(weights, (shape){ tokens, 128, 128, 2, 2 }, MOI_BF16, MOI_BF16);
+    char *alone = moit_alloc(y_bytes(&p)), *among = moit_alloc(y_bytes(&p));
+    p.d.grouped_from = 1;
+    assert_true(run_on(moit_ctx(0), row, &p, alone));
+    p.d.max_tokens = 1100;
+    assert_true(run_on(moit_ctx(0), row, &p, among));
+    assert_memory_equal(alone, among, (size_t)y_bytes(&p));
+    p.d.grouped_from = 1 + tokens / 2; /* smaller sizes are not planned */
+    assert_true(run_on(moit_ctx(0), row, &p, among));
+    assert_memory_equal(alone, among, (size_t)y_bytes(&p));
+    moit_free(alone), moit_free(among);
+    problem_free(&p);
+}
+
 static void test_sizes(void **state)
 {
     (void)state;
-    static const int64_t tokens[] = { 1, 32, 33, 64, 65, 511, 512, 1023, 1024, 1100 };
-    for (int i = 0; i < (int)(sizeof tokens / sizeof *tokens); i++) {
-        if (!moit_picked((uint64_t)i)) continue;
-        for (int r = 0; moit_any_row("moe_decode", r); r++) {
-            const char *row = moit_any_row("moe_decode", r);
-            problem p = problem_make(MOI_FORMAT_MXFP8, (shape){ tokens[i], 128, 128, 2, 2 }, MOI_BF16, MOI_BF16);
-            char *alone = moit_alloc(y_bytes(&p)), *among = moit_alloc(y_bytes(&p));
-            p.d.grouped_from = 1;
-            assert_true(run_on(moit_ctx(0), row, &p, alone));
-            p.d.max_tokens = 1100;
-            assert_true(run_on(moit_ctx(0), row, &p, among));
-            assert_memory_equal(alone, among, (size_t)y_bytes(&p));
-            p.d.grouped_from = 1 + tokens[i] / 2; /* smaller sizes are not planned */
-            assert_true(run_on(moit_ctx(0), row, &p, among));
-            assert_memory_equal(alone, among, (size_t)y_bytes(&p));
-            moit_free(alone), moit_free(among);
-            problem_free(&p);
+    static const int64_t mx[] = { 1, 32, 33, 64, 65, 511, 512, 1023, 1024, 1100 }, others[] = { 1, 58, 59, 119, 120, 181, 182, 511, 512, 1100 };
+    uint64_t n = 0;
+    for (int r = 0; moit_any_row("moe_decode", r); r++) {
+        const char *row = moit_any_row("moe_decode", r);
+        for (int i = 0; i < (int)(sizeof mx / sizeof *mx); i++)
+            if (moit_picked(n++)) check_size(row, MOI_FORMAT_MXFP8, mx[i]);
+        for (int i = 0; i < (int)(sizeof others / sizeof *others); i++) {
+            if (moit_picked(n++)) check_size(row, MOI_FORMAT_BLK128_WEIGHT, others[i]);
+            if (moit_picked(n++)) check_size(row, MOI_FORMAT_BF16, others[i]);
         }
     }
 }

@@ -20,11 +20,12 @@ static double jobs_of(double rows, int columns, int64_t most)
 
 /* Measured (docs/notes/warp-decode.md, "More than 128 tokens"): for each byte of weights and job the decode row takes nearly as long as grouped products, which
  * take 25 us more, the time of so many bytes, and by jobs of 16 columns less, for some of a second job's weights are in L2; by jobs of more multiplying bounds
- * 8 bits, so that they take longer, and BF16 does not; with MXFP4 less, by jobs of 8 columns more so. */
+ * 8 bits, so that they take longer, and BF16 only of 32; with MXFP4 less, by jobs of 8 columns more so. */
 #define MOST_OF_8 1.02
 #define MOST_OF_16 1.065
 #define MOST_OF_MORE 0.88
-#define MOST_BF16_OF_MORE 1.07
+#define MOST_BF16_OF_24 1.07
+#define MOST_BF16_OF_32 0.97
 #define LAUNCHES_BYTES 110e6
 #define MOST_FOURS_OF_8 1.45
 #define MOST_FOURS_OF_16 1.12
@@ -32,7 +33,7 @@ static double most_jobs(const moi_moe_decode_desc *d, int columns)
 {
     if (d->weights.elem == MOI_E2M1) return columns == 8 ? MOST_FOURS_OF_8 : MOST_FOURS_OF_16;
     const double bytes = (double)moi_row_bytes(d->weights.elem, d->width) * 3.0 * (double)d->hidden * (double)d->experts;
-    const double of_more = d->weights.elem == MOI_BF16 ? MOST_BF16_OF_MORE : MOST_OF_MORE;
+    const double of_more = d->weights.elem != MOI_BF16 ? MOST_OF_MORE : columns == 24 ? MOST_BF16_OF_24 : MOST_BF16_OF_32;
     return (columns == 8 ? MOST_OF_8 : columns == 16 ? MOST_OF_16 : of_more) + LAUNCHES_BYTES / bytes;
 }
 

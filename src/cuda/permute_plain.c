@@ -6,9 +6,9 @@
 #include "gpu.h"
 #include "kernels/permute_plain_args.h"
 
-/* slots of one block alone, at least of each of several, and of each before there are more than SOME; shared memory that every device has; threads that
- * copy */
-enum { ALONE = 2048, LEAST = 1024, CHUNK = 4096, SOME = 32, SHARED = 48 << 10, MOST_EXPERTS = 4096, COPYING = 256, BLOCKS_AT_ONCE = 8 };
+/* slots for each thread of a block up to which blocks count them all; where they do not, slots of a block at least, and before there are more than SOME;
+ * shared memory that every device has; threads that copy */
+enum { EACH = 8, LEAST = 1024, CHUNK = 4096, SOME = 32, SHARED = 48 << 10, MOST_EXPERTS = 4096, COPYING = 256, BLOCKS_AT_ONCE = 8 };
 
 static void defines_for(int unit, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "UNIT=%d", unit); }
 static void variant(int i, char defines[MOII_DEFINES]) { defines_for(i == 0 ? 16 : i == 1 ? 4 : 2, defines); }
@@ -35,9 +35,11 @@ static int warps_of(const moi_permute_desc *d)
     return (int)moii_max(1, moii_min(PERMUTE_WARPS, SHARED / (4 * d->experts) - 2));
 }
 
+static bool counts_apart(const moi_permute_desc *d, int64_t slots) { return slots > EACH * 32 * warps_of(d); }
+
 static int64_t chunk_of(const moi_permute_desc *d, int64_t slots, int sms)
 {
-    int64_t some = moii_min(moii_max(moii_ceil_div(slots, SOME), LEAST), CHUNK), chunk = slots <= ALONE ? slots : moii_max(some, moii_ceil_div(slots, sms));
+    int64_t some = moii_min(moii_max(moii_ceil_div(slots, SOME), LEAST), CHUNK), chunk = counts_apart(d, slots) ? moii_max(some, moii_ceil_div(slots, sms)) : 1;
     return moii_round_up(chunk, 32 * warps_of(d));
 }
 
@@ -48,7 +50,7 @@ static moi_status plan_it(moi_plan *plan)
     if (!k) return MOI_ERR_NOMEM;
     k->kernel = &kernel, k->shared_bytes = (warps_of(d) + 2) * (int)d->experts * 4;
     defines_for(unit_of(d), k->defines);
-    plan->workspace_bytes = d->max_tokens * d->top_k <= ALONE ? 0 : moii_gpu_of(plan->ctx)->sms * d->experts * 4;
+    plan->workspace_bytes = counts_apart(d, d->max_tokens * d->top_k) ? moii_gpu_of(plan->ctx)->sms * d->experts * 4 : 0;
     return moii_gpu_prepare(plan->ctx, k, 1);
 }
 
@@ -70,12 +72,12 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
 {
     const moi_permute_desc *d = &plan->desc.permute;
     const moi_permute_args *in = args;
-    int64_t slots = in->tokens * d->top_k, chunk = moii_max(chunk_of(d, slots, moii_gpu_of(plan->ctx)->sms), 32);
+    int64_t slots = in->tokens * d->top_k, chunk = chunk_of(d, slots, moii_gpu_of(plan->ctx)->sms);
     permute_plain_args a = { .ids = in->ids, .x = in->x, .x_sorted = in->x_sorted, .offsets = (long long *)in->offsets, .row_of = in->row_of,
-                             .token_of = in->token_of, .counts = workspace, .tokens = in->tokens,
+                             .token_of = in->token_of, .counts = counts_apart(d, slots) ? workspace : NULL, .tokens = in->tokens,
                              .units = moi_row_bytes(d->dtype, d->hidden) / unit_of(d), .slots = (int)slots, .top_k = (int)d->top_k,
                              .experts = (int)d->experts, .chunk = (int)chunk, .chunks = (int)moii_max(1, moii_ceil_div(slots, chunk)) };
-    if (a.chunks > 1) MOII_TRY(launch(plan, &a, PERMUTE_COUNT, stream));
+    if (a.counts) MOII_TRY(launch(plan, &a, PERMUTE_COUNT, stream));
     MOII_TRY(launch(plan, &a, PERMUTE_PLACE, stream));
     return in->x && slots && a.units ? launch(plan, &a, PERMUTE_COPY, stream) : MOI_OK;
 }

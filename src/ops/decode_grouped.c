@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "decode_grouped.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "log.h"
@@ -8,14 +9,17 @@
 
 enum { ROUTE, PERMUTE, TAKE_X, COMBINE, PARTS };
 enum { UP, DOWN, PRODUCTS };
-enum { SIZES = 4 };
+enum { SIZES = 5 };
 typedef enum take { AS_IT_IS, QUANTIZED, WIDENED } take; /* how x becomes the first product's operand */
 
+/* For so many tokens or fewer; u: what the first one leaves for the second. */
+typedef struct product { int64_t tokens; moi_format u; moi_plan *plan[PRODUCTS]; } product;
+
 typedef struct state {
-    moi_format act; /* of x and u in the products */
+    moi_format act; /* of x in the products */
     take take;
     moi_plan *part[PARTS];
-    struct { int64_t tokens; moi_plan *plan[PRODUCTS]; } product[SIZES]; /* for so many tokens or fewer, ascending; the last one: for all */
+    product product[SIZES]; /* ascending; the last one: for all */
     int sizes;
     int64_t part_workspace; /* the largest of the parts */
 } state;
@@ -29,6 +33,13 @@ typedef struct scratch {
     void *y_sorted;
     void *parts; /* the parts' workspace */
 } scratch;
+
+static const product *product_for(const state *s, int64_t tokens)
+{
+    const product *p = s->product;
+    while (tokens > p->tokens) p++;
+    return p;
+}
 
 static int64_t lay(const moi_plan *plan, const state *s, char *base, int64_t tokens, scratch *at)
 {
@@ -45,7 +56,7 @@ static int64_t lay(const moi_plan *plan, const state *s, char *base, int64_t tok
     at->row_of = moii_arena_take(&a, slots * 4);
     at->token_of = moii_arena_take(&a, slots * 4);
     if (s->take != AS_IT_IS) at->x = moii_arena_operand(&a, &s->act, tokens, d->hidden, 0);
-    at->u = moii_arena_operand(&a, &s->act, slots, d->width, 0);
+    at->u = moii_arena_operand(&a, &product_for(s, tokens)->u, slots, d->width, 0);
     at->y_sorted = moii_arena_take(&a, slots * moi_row_bytes(d->out, d->hidden));
     at->parts = base ? base + a.used : NULL;
     return a.used;
@@ -78,30 +89,43 @@ static moi_status plan_x(const moi_plan *plan, state *s)
     return moi_dequantize_plan_create(&s->part[TAKE_X], plan->ctx, &w);
 }
 
-static moi_status plan_products(const moi_plan *plan, const state *s, int64_t tokens, moi_plan *out[PRODUCTS])
+/* Rows of all experts as products are cut for them: half of a router's experts have more than the mean, and a tile that takes most of those reads their
+ * weights once.  So each counts as the mean and three quarters of its deviation, which is its root.  Beside weights of mx32, which have tiles of 64 rows for
+ * as long, it brings nothing. */
+static int64_t usual_rows(const moi_moe_decode_desc *d, int64_t tokens)
+{
+    double slots = (double)(tokens * d->top_k);
+    return d->weights.recipe == MOI_RECIPE_MX32 ? 0 : (int64_t)(slots + 0.75 * sqrt(slots * (double)d->experts));
+}
+
+static moi_status plan_product(const moi_plan *plan, const state *s, product *p)
 {
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     moi_ggemm_desc g = MOI_GGEMM_DESC_INIT;
-    g.a = g.rowwise = s->act, g.b = d->weights, g.out = d->x, g.groups = d->experts, g.max_rows = tokens * d->top_k;
-    g.n = 2 * d->width, g.k = d->hidden, g.gather_rows = tokens, g.swiglu = true;
-    MOII_TRY(moi_ggemm_plan_create(&out[UP], plan->ctx, &g));
-    g.out = d->out, g.n = d->hidden, g.k = d->width, g.gather_rows = 0, g.swiglu = false;
-    return moi_ggemm_plan_create(&out[DOWN], plan->ctx, &g);
+    g.expected_rows = usual_rows(d, p->tokens);
+    g.a = s->act, g.rowwise = p->u, g.b = d->weights, g.out = d->x, g.groups = d->experts, g.max_rows = p->tokens * d->top_k;
+    g.n = 2 * d->width, g.k = d->hidden, g.gather_rows = p->tokens, g.swiglu = true;
+    MOII_TRY(moi_ggemm_plan_create(&p->plan[UP], plan->ctx, &g));
+    g.a = p->u, g.out = d->out, g.n = d->hidden, g.k = d->width, g.gather_rows = 0, g.swiglu = false;
+    return moi_ggemm_plan_create(&p->plan[DOWN], plan->ctx, &g);
 }
 
 /* How products are cut, and whether weights of mx32 become BF16 first, or E2M1 E4M3, follows from how many rows there can be: what suits thousands of tokens
- * takes longer for a hundred than the decode rows.  So there are products for a few rows of each expert in the mean, for fewer than copies of weights are
- * worth it for, and for all: as the products of Hopper change their ways. */
+ * takes longer for a hundred than the decode rows.  So there are products for as few rows of each expert in the mean as mostly fit a tile of 64, of 128, of
+ * 192, for fewer than copies of weights are worth it for, and for all: as the products of Hopper change their ways. */
 static moi_status plan_sizes(const moi_plan *plan, state *s)
 {
-    static const int64_t ends[][SIZES] = { { 64, 511, INT64_MAX }, { 64, 1023, INT64_MAX }, { 64, 256, 1023, INT64_MAX } };
+    static const int64_t ends[][SIZES] = { { 58, 119, 181, 511, INT64_MAX }, { 64, 1023, INT64_MAX }, { 64, 256, 1023, INT64_MAX } };
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     const int64_t *rows = ends[d->weights.recipe != MOI_RECIPE_MX32 ? 0 : d->weights.elem == MOI_E2M1 ? 2 : 1];
     for (int i = 0; i < SIZES; i++) {
         int64_t slots = moii_mul(rows[i], d->experts), tokens = slots < 0 ? d->max_tokens : moii_min(slots / d->top_k, d->max_tokens);
         if (tokens < d->grouped_from) continue; /* the decode row's */
-        s->product[s->sizes].tokens = tokens;
-        MOII_TRY(plan_products(plan, s, tokens, s->product[s->sizes++].plan));
+        product *p = &s->product[s->sizes++];
+        p->tokens = tokens, p->u = s->act;
+        /* whole runs of scales come by copies then, which few rows gain nothing by */
+        if (i > 0 && p->u.recipe == MOI_RECIPE_BLK128) p->u.layout = MOI_LAYOUT_COL;
+        MOII_TRY(plan_product(plan, s, p));
         if (tokens == d->max_tokens) break;
     }
     return MOI_OK;
@@ -191,13 +215,12 @@ static moi_status multiply(const moi_plan *plan, const moi_moe_decode_args *a, c
 {
     const state *s = plan->grouped->state;
     int64_t slots = a->tokens * plan->desc.moe_decode.top_k;
-    int size = 0;
-    while (a->tokens > s->product[size].tokens) size++;
+    const product *p = product_for(s, a->tokens);
     moi_ggemm_args up = { .size = sizeof up, .rows = slots, .offsets = at->offsets, .a = x, .b = a->gate_up, .rows_of_a = at->token_of, .a_rows = a->tokens,
                           .rowwise = moii_moe_write(at->u) };
-    MOII_TRY(moi_ggemm_run(s->product[size].plan[UP], &up, at->parts, s->part_workspace, stream));
+    MOII_TRY(moi_ggemm_run(p->plan[UP], &up, at->parts, s->part_workspace, stream));
     moi_ggemm_args down = { .size = sizeof down, .rows = slots, .offsets = at->offsets, .a = moii_moe_read(at->u), .b = a->down, .d = at->y_sorted };
-    return moi_ggemm_run(s->product[size].plan[DOWN], &down, at->parts, s->part_workspace, stream);
+    return moi_ggemm_run(p->plan[DOWN], &down, at->parts, s->part_workspace, stream);
 }
 
 moi_status moii_decode_grouped_run(const moi_plan *plan, const moi_moe_decode_args *a, void *workspace, moi_stream stream)

@@ -3,8 +3,8 @@
  * permute_plain: moi_permute_run; plain CUDA for capability 8.0 and newer.  A stable counting sort of slots (token, k) by expert.
  *
  *   defines   UNIT  bytes that a thread copies at once: 16, or an element's where rows are not a multiple of that
- *   grid      PERMUTE_COUNT (not where there is one chunk), PERMUTE_PLACE: a block for each chunk; PERMUTE_COPY: any number of blocks, which walk
- *             over units of x, a thread each
+ *   grid      PERMUTE_COUNT (of many slots), PERMUTE_PLACE: a block for each chunk, which of few slots counts those of the others for itself;
+ *             PERMUTE_COPY: any number of blocks, which walk over units of x, a thread each
  *   block     up to 16 warps; each takes a part of the chunk, in order, so that neither blocks nor warps need one another to know a slot's place
  *   shared    4 bytes for each expert and warp, 8 more for each expert
  *   launch    begins before the grid before it has ended, and waits for it, on devices that can (9.0 and newer)
@@ -47,11 +47,27 @@ MOII_FN int expert_of(const permute_plain_args &a, const part &p, int i)
     return id < a.experts ? max(id, -1) : -1;
 }
 
+/* Behind the warps' counts: of the chunks behind the block's own, or, later, where slots of all chunks begin; of those before it. */
+MOII_FN int *behind_of(const permute_plain_args &a) { return permute_memory + (int)blockDim.x / 32 * a.experts; }
+MOII_FN int *before_of(const permute_plain_args &a) { return behind_of(a) + a.experts; }
+
+MOII_FN void count_others(const permute_plain_args &a)
+{
+    int *const behind = behind_of(a), *const before = before_of(a);
+    const int first = (int)blockIdx.x * a.chunk, end = first + a.chunk;
+#pragma unroll 8
+    for (int i = (int)threadIdx.x; i < a.slots; i += (int)blockDim.x) {
+        const int e = __ldg(a.ids + i);
+        if (e >= 0 && e < a.experts && (i < first || i >= end)) atomicAdd((i < first ? before : behind) + e, 1);
+    }
+}
+
 /* Each warp's counts of its part. */
 MOII_FN void count_parts(const permute_plain_args &a, const part &p)
 {
-    for (int i = (int)threadIdx.x; i < (int)blockDim.x / 32 * a.experts; i += (int)blockDim.x) permute_memory[i] = 0;
+    for (int i = (int)threadIdx.x; i < ((int)blockDim.x / 32 + 2) * a.experts; i += (int)blockDim.x) permute_memory[i] = 0;
     __syncthreads();
+    if (!a.counts && a.chunks > 1) count_others(a);
 #pragma unroll 4
     for (int i = p.first + p.lane; i < p.end; i += 32) {
         const int e = expert_of(a, p, i);
@@ -84,11 +100,11 @@ MOII_FN void scan_experts(const permute_plain_args &a, int *start, int lane)
 MOII_FN void place_parts(const permute_plain_args &a, const part &p)
 {
     const int warps = (int)blockDim.x / 32;
-    int *const start = permute_memory + warps * a.experts, *const before = start + a.experts;
+    int *const start = behind_of(a), *const before = before_of(a);
     for (int e = (int)threadIdx.x; e < a.experts; e += (int)blockDim.x) {
-        int all = 0, lower = 0;
-        if (a.chunks == 1) all = count_of(a, e);
-        for (int c = 0; a.chunks > 1 && c < a.chunks; c++) {
+        int all = 0, lower = before[e];
+        if (!a.counts) all = lower + count_of(a, e) + start[e];
+        for (int c = 0; a.counts && c < a.chunks; c++) {
             const int n = __ldg(a.counts + (long long)c * a.experts + e);
             all += n;
             if (c < (int)blockIdx.x) lower += n;

@@ -14,7 +14,7 @@ typedef struct permute_plain_args {
     void *x_sorted;
     long long *offsets;
     int *row_of, *token_of;
-    int *counts;              /* [chunks, experts]: slots of each expert; nobody's if there is one chunk */
+    int *counts;              /* [chunks, experts]: slots of each expert; NULL: each block counts for itself */
     long long tokens, units;  /* units of a row of x */
     int slots, top_k, experts;
     int chunk, chunks;        /* slots that a block takes, a multiple of the block's threads */
