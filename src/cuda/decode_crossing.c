@@ -46,12 +46,12 @@ static bool are_many(const moi_moe_decode_desc *d, double rows, int columns, int
 
 int64_t moii_decode_late(const moi_moe_decode_desc *d, const moii_decode_launch *launch, int launches)
 {
-    enum { SURE = 128 }; /* up to so many tokens it is never far behind */
-    int64_t tokens = SURE + 1;
+    enum { FEW = 64, SURE = 128 }; /* up to so many tokens, of 8 bits up to FEW, it is never far behind */
+    int64_t tokens = (moi_dtype_bits(d->weights.elem) == 8 ? FEW : SURE) + 1;
     for (int i = 0; i < launches; i++)
         for (; tokens <= launch[i].tokens; tokens++) {
             const double rows = (double)(tokens * d->top_k) / (double)d->experts; /* at most one of each token */
-            if (launch[i].shallow || are_many(d, rows, launch[i].columns, tokens)) return tokens;
+            if ((launch[i].shallow && tokens > SURE) || are_many(d, rows, launch[i].columns, tokens)) return tokens;
         }
     return launch[launches - 1].tokens + 1;
 }
