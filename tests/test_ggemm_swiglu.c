@@ -25,6 +25,7 @@ static const moi_format results[] = {
     V(MOI_RECIPE_BF16, MOI_BF16, MOI_LAYOUT_ROW),
 };
 enum { PAIRS = sizeof pairs / sizeof *pairs, RESULTS = sizeof results / sizeof *results, GROUPS = 5 };
+enum { BETWEEN = 0x5A }; /* what lies between rows, and stays */
 /* of groups, and rows of none behind them */
 static const int64_t sizes[][GROUPS + 1] = { { 3, 0, 70, 1, 130, 2 }, { 0, 200, 0, 0, 0, 0 }, { 129, 64, 65, 127, 5, 7 }, { 0, 0, 0, 0, 0, 3 } };
 static const int64_t columns[] = { 256, 768, 64, 34, 512, 2 };
@@ -33,7 +34,7 @@ static const int64_t depths[] = { 144, 256, 0, 400, 32 };
 typedef struct job {
     moit_matrix a, b;
     moi_ggemm_desc desc;
-    int stored; /* 1, 2: mixed_sm90, halves_sm90 stores what SwiGLU makes */
+    int stored; /* 1, 2, 3: mixed_sm90, halves_sm90, ggemm_sm90 stores what SwiGLU makes, the last in BF16 */
     bool dealt; /* by tickets */
     int64_t offsets[GROUPS + 1], rows, a_rows;
     int32_t *index;
@@ -56,7 +57,7 @@ static void see_kernel(void *user, const char *name, const char *value)
 {
     if (strcmp(name, "kernel") || !strstr(value, "SWIGLU=1")) return;
     ((job *)user)->dealt = strstr(value, "DEAL=1") != NULL;
-    ((job *)user)->stored = strstr(value, "mixed_sm90") ? 1 : strstr(value, "halves_sm90") ? 2 : 0;
+    ((job *)user)->stored = strstr(value, "mixed_sm90") ? 1 : strstr(value, "halves_sm90") ? 2 : strstr(value, "ACT_ELEM=3") ? 3 : 0;
 }
 
 /* deep: as many tiles, for few multiprocessors, and stages as tickets are for. */
@@ -67,7 +68,7 @@ static void job_open(job *j, const char *row, int c, moit_rng *rng, bool deep)
     d.row = row, d.a = pairs[c % PAIRS].a, d.b = pairs[c % PAIRS].b, d.out = moit_below(rng, 4) ? MOI_BF16 : MOI_F32, d.groups = GROUPS;
     d.n = columns[moit_below(rng, 6)], d.k = depths[moit_below(rng, 5)], d.swiglu = true, d.rowwise = results[moit_below(rng, RESULTS)];
     if (d.a.recipe != d.b.recipe && moit_below(rng, 4)) d.rowwise = results[RESULTS - 1], d.k = 128 * (int64_t)moit_below(rng, 3); /* as mixed_sm90 does it */
-    if (deep) d.out = MOI_BF16, d.n = 1024, d.k = d.a.elem == MOI_BF16 ? 2064 : 4112, d.rowwise = results[c % 2], d.sm_limit = 2;
+    if (deep) d.out = MOI_BF16, d.n = 1024, d.k = d.a.elem == MOI_BF16 ? 2064 : 4112, d.rowwise = results[c < 60 ? c % 2 : RESULTS - 1], d.sm_limit = 2;
     bool equal = !deep && d.rowwise.recipe == MOI_RECIPE_MX32 && d.rowwise.elem == MOI_E4M3 && !(d.rowwise.flags & MOI_NONFINITE_LENIENT);
     if (equal && moit_below(rng, 2)) d.rowwise_mx = MOI_MX_PER_128;
     for (int g = 0; g < GROUPS; g++) j->offsets[g + 1] = j->offsets[g] + size[g];
@@ -87,6 +88,7 @@ static void job_open(job *j, const char *row, int c, moit_rng *rng, bool deep)
     int64_t f = d.n / 2;
     j->got.ld = c % 3 || d.rowwise.elem == MOI_E2M1 ? 0 : (f + 31) / 16 * 16;
     j->got.data = moit_alloc(j->rows * moi_row_bytes(d.rowwise.elem, j->got.ld ? j->got.ld : f));
+    memset(j->got.data, BETWEEN, (size_t)moit_size(j->got.data));
     j->got.scale = moit_alloc(moi_scale_bytes(&d.rowwise, j->rows, f, 0));
     j->desc = d;
     moi_explain_config to = MOI_EXPLAIN_CONFIG_INIT;
@@ -160,6 +162,8 @@ static void job_check(const job *j, int c)
                          (long long)j->desc.k, moi_recipe_name(r->recipe), (long long)i, (long long)row, x, y);
         }
     }
+    for (int64_t row = 0; row < j->rows; row++)
+        for (int64_t i = bytes; i < stride; i++) assert_int_equal(((unsigned char *)j->got.data)[row * stride + i], BETWEEN);
     moit_free(want.data);
     moit_free(want.scale);
 }
@@ -177,7 +181,7 @@ static void test_bits(void **state)
 {
     (void)state;
     const char *row;
-    int parts, part = moit_part(&parts), stored[3] = { 0, 0, 0 };
+    int parts, part = moit_part(&parts), stored[4] = { 0 };
     for (int i = 0; (row = moit_any_row("ggemm", i)); i++)
         for (int c = part; c < 60; c += parts) {
             moit_rng rng = moit_seed("ggemm swiglu", (uint64_t)c);
@@ -189,21 +193,21 @@ static void test_bits(void **state)
             stored[j.stored]++;
             job_close(&j);
         }
-    assert_true(parts > 1 || !moit_hopper() || (stored[1] > 0 && stored[2] > 0));
+    assert_true(parts > 1 || !moit_hopper() || (stored[1] > 0 && stored[2] > 0 && stored[3] > 0));
 }
 
-/* Tiles that are drawn from a counter: scales by copies, by threads, none. */
+/* Tiles that are drawn from a counter: scales by copies, by threads, none; the last two: results in BF16. */
 static void test_tickets(void **state)
 {
     (void)state;
-    static const int cases[] = { 12, 14, 25 };
+    static const int cases[] = { 12, 14, 25, 61, 66 };
     if (!moit_hopper()) skip();
     int parts, part = moit_part(&parts);
     for (int i = part; i < (int)(sizeof cases / sizeof *cases); i += parts) {
         moit_rng rng = moit_seed("ggemm swiglu tickets", (uint64_t)i);
         job j = { .stored = 0 };
         job_open(&j, "ggemm_sm90", cases[i], &rng, true);
-        assert_true(j.dealt);
+        assert_true(j.dealt && (j.stored == 3) == (cases[i] >= 60));
         job_run(&j);
         job_check(&j, cases[i]);
         job_close(&j);
