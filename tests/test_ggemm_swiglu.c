@@ -86,7 +86,7 @@ static void job_open(job *j, const char *row, int c, moit_rng *rng, bool deep)
     if (!moit_below(rng, 3) && j->a.rows && d.k) moit_matrix_set(&j->a, moit_below(rng, (uint32_t)j->a.rows), moit_below(rng, (uint32_t)d.k), NAN);
     moit_matrix_read(&j->a);
     int64_t f = d.n / 2;
-    j->got.ld = c % 3 || d.rowwise.elem == MOI_E2M1 ? 0 : (f + 31) / 16 * 16;
+    j->got.ld = c % 3 || d.rowwise.elem == MOI_E2M1 ? 0 : d.rowwise.elem == MOI_BF16 && c % 2 ? f + 1 + c % 7 : (f + 31) / 16 * 16;
     j->got.data = moit_alloc(j->rows * moi_row_bytes(d.rowwise.elem, j->got.ld ? j->got.ld : f));
     memset(j->got.data, BETWEEN, (size_t)moit_size(j->got.data));
     j->got.scale = moit_alloc(moi_scale_bytes(&d.rowwise, j->rows, f, 0));

@@ -18,9 +18,9 @@ static double jobs_of(double rows, int columns, int64_t most)
     return jobs;
 }
 
-/* Measured (docs/notes/warp-decode.md, "More than 128 tokens"): for each byte of weights and job the decode row takes nearly as long as grouped products, which
- * take 25 us more, the time of so many bytes, and by jobs of 16 columns less, for some of a second job's weights are in L2; by jobs of more multiplying bounds
- * 8 bits, so that they take longer, and BF16 only of 32; with MXFP4 less, by jobs of 8 columns more so. */
+/* Measured (docs/notes/warp-decode.md, "More than 128 tokens", "Products for a router's experts"): for each byte of weights and job the decode row takes
+ * nearly as long as grouped products, which take 25 us more, the time of so many bytes, and by jobs of 16 columns less, for some of a second job's weights are
+ * in L2; by jobs of more multiplying bounds 8 bits, so that they take longer, and BF16 only of 32; with MXFP4 less, by jobs of 8 columns more so. */
 #define MOST_OF_8 1.02
 #define MOST_OF_16 1.065
 #define MOST_OF_MORE 0.88
@@ -46,8 +46,8 @@ static bool are_many(const moi_moe_decode_desc *d, double rows, int columns, int
 
 int64_t moii_decode_late(const moi_moe_decode_desc *d, const moii_decode_launch *launch, int launches)
 {
-    enum { FEW = 64, SURE = 128 }; /* up to so many tokens, of 8 bits up to FEW, it is never far behind */
-    int64_t tokens = (moi_dtype_bits(d->weights.elem) == 8 ? FEW : SURE) + 1;
+    enum { FEW = 64, SURE = 128 }; /* up to so many tokens, of block FP8 up to FEW, it is taken as never far behind */
+    int64_t tokens = (d->weights.recipe == MOI_RECIPE_BLK128 ? FEW : SURE) + 1;
     for (int i = 0; i < launches; i++)
         for (; tokens <= launch[i].tokens; tokens++) {
             const double rows = (double)(tokens * d->top_k) / (double)d->experts; /* at most one of each token */

@@ -74,7 +74,7 @@ static moi_status run(const moi_plan *plan, const void *args, void *workspace, m
     const moi_permute_args *in = args;
     int64_t slots = in->tokens * d->top_k, chunk = chunk_of(d, slots, moii_gpu_of(plan->ctx)->sms);
     permute_plain_args a = { .ids = in->ids, .x = in->x, .x_sorted = in->x_sorted, .offsets = (long long *)in->offsets, .row_of = in->row_of,
-                             .token_of = in->token_of, .counts = counts_apart(d, slots) ? workspace : NULL, .tokens = in->tokens,
+                             .token_of = in->token_of, .counts = counts_apart(d, slots) && slots > chunk ? workspace : NULL, .tokens = in->tokens,
                              .units = moi_row_bytes(d->dtype, d->hidden) / unit_of(d), .slots = (int)slots, .top_k = (int)d->top_k,
                              .experts = (int)d->experts, .chunk = (int)chunk, .chunks = (int)moii_max(1, moii_ceil_div(slots, chunk)) };
     if (a.counts) MOII_TRY(launch(plan, &a, PERMUTE_COUNT, stream));

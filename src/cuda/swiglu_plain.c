@@ -76,7 +76,7 @@ static moi_status launch(const moi_plan *plan, const moi_swiglu_args *in, bool b
 static moi_status run_either(const moi_plan *plan, const moi_swiglu_args *in, bool backward, void *workspace, moi_stream stream)
 {
     const state *s = plan->state;
-    if (s->direct) {
+    if (s->direct) { /* both are seldom wanted: made twice */
         if (in->plain) MOII_TRY(launch(plan, in, backward, in->plain, 0, stream));
         return launch(plan, in, backward, in->rowwise.data, in->rowwise.ld, stream);
     }

@@ -296,13 +296,15 @@ static void shorten(const moii_tensor_product *p, moii_tensor_tile *t)
     while (t->stages > 2 && moii_tensor_shared(p, t) > SHARED_MOST) t->stages -= t->turns; /* whole rounds of the teams */
 }
 
-/* As many stages as there is room for.  D leaves by all boxes of a tile at once, which is faster, but not if the ring would be shorter than 4. */
+/* As many stages as there is room for.  D leaves by all boxes of a tile at once, which is faster, but not if the ring would be shorter than 4: then by two, of
+ * SwiGLU, whose tile has but two, by one. */
 static void fit(const moii_tensor_product *p, moii_tensor_tile *t)
 {
-    moii_tensor_tile two = *t;
-    t->boxes = moii_tile_carries(p, t) ? t->bn / 32 : t->waves * (int)moii_ceil_div(moii_tile_columns(p, t), moii_tile_box(p, t)), two.boxes = 2;
-    shorten(p, t), shorten(p, &two);
-    if (t->stages < 4 && t->boxes > 2 && (stores_boxes(p, t) || moii_tile_carries(p, t)) && two.stages > t->stages) *t = two;
+    moii_tensor_tile few = *t;
+    t->boxes = moii_tile_carries(p, t) ? t->bn / 32 : t->waves * (int)moii_ceil_div(moii_tile_columns(p, t), moii_tile_box(p, t));
+    few.boxes = p->swiglu ? 1 : 2;
+    shorten(p, t), shorten(p, &few);
+    if (t->stages < 4 && t->boxes > few.boxes && (stores_boxes(p, t) || moii_tile_carries(p, t)) && few.stages > t->stages) *t = few;
 }
 
 static void consider(search *s, moii_tensor_tile t)

@@ -124,7 +124,7 @@ static moi_status plan_sizes(const moi_plan *plan, state *s)
         product *p = &s->product[s->sizes++];
         p->tokens = tokens, p->u = s->act;
         /* whole runs of scales come by copies then, which few rows gain nothing by */
-        if (i > 0 && p->u.recipe == MOI_RECIPE_BLK128) p->u.layout = MOI_LAYOUT_COL;
+        if (i > 0 && d->weights.recipe == MOI_RECIPE_BLK128 && d->weights.block == MOI_BLOCK_SQUARE) p->u.layout = MOI_LAYOUT_COL;
         MOII_TRY(plan_product(plan, s, p));
         if (tokens == d->max_tokens) break;
     }
