@@ -22,7 +22,8 @@ expect 0 "blocks           128 at most" $wide --m 4096 --n 4096 --k 7168
 expect 0 "blocks           132 at most" $wide --m 4096 --n 32768 --k 512
 expect 0 "blocks           32 at most" $wide --m 4096 --n 1280 --k 512 --sm-limit 34
 expect 0 "GROUPS=3" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --group masked --groups 4 --rows 4096 --expected 1024 --n 7168 --k 2048
-expect 0 "SWIGLU=1 ACT_MX=0 ACT_ELEM=4" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --n 4096 --k 7168 --swiglu blk128 --gather 4096
+expect 0 "SWIGLU=1 ACT_ELEM=4 ACT_MX=0" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --n 4096 --k 7168 --swiglu blk128 --gather 4096
+expect 0 "SWIGLU=1 ACT_ELEM=3" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --a bf16 --b bf16 --n 4096 --k 7168 --swiglu bf16
 expect 0 "SCATTER=1" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --n 7168 --k 2048 --scatter 4096
 expect 0 "both operands become BF16" $m info plan ggemm --arch sm_90a --row ggemm_sm90 --group k --a mxfp8 --out f32 --accumulate
 expect 0 "since the last multiple of 256" $m info plan gemm --arch sm_90a --row gemm_sm90 --a mxfp8 --mx row --m 4096 --n 4096 --k 7168
