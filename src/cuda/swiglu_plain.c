@@ -5,6 +5,7 @@
 
 #include "format.h"
 #include "gpu.h"
+#include "kernels/elem.h"
 #include "kernels/swiglu_plain_args.h"
 #include "stored.h"
 #include "then_quantize.h"
@@ -13,8 +14,8 @@ enum { THREADS = 256, BLOCKS_AT_ONCE = 8, RUN = 8 };
 
 static void defines_for(bool backward, bool runs, bool in_bf16, bool out_bf16, char defines[MOII_DEFINES])
 {
-    int n = snprintf(defines, MOII_DEFINES, "BACKWARD=%d RUN=%d", backward, runs ? RUN : 1);
-    if (runs) snprintf(defines + n, MOII_DEFINES - (size_t)n, " IN_BF16=%d OUT_BF16=%d", in_bf16, out_bf16);
+    int n = snprintf(defines, MOII_DEFINES, "BACKWARD=%d RUN=%d", backward, runs ? RUN : 1), elem = in_bf16 ? ELEM_BF16 : ELEM_F32;
+    if (runs) snprintf(defines + n, MOII_DEFINES - (size_t)n, " IN_ELEM=%d IN_BYTES=%d IN_WIDE=0 OUT_BF16=%d", elem, in_bf16 ? 2 : 4, out_bf16);
 }
 static void variant(int i, char defines[MOII_DEFINES]) { defines_for(i & 1, i > 1, i & 2, i > 5, defines); }
 

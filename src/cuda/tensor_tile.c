@@ -216,7 +216,8 @@ static double estimate_middle(const moii_tensor_product *p, const moii_tensor_ti
     return longest(work, bytes_once(p) / 2030.0) + 4700.0;
 }
 
-/* Of a tile of groups of few rows: weights of the next ones come while it is multiplied and stored, a little slower in shorter rings of broader stages. */
+/* Of a tile of groups of few rows: weights of the next ones come while it is multiplied and stored, beside A's rows, which are in L2 and count a fifth, and a
+ * little slower in shorter rings of broader stages (fitted to products_tiles.csv, "random"). */
 static bool streams(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     return moii_tensor_experts(p) && moii_tensor_group_rows(p) <= 64 && p->scaling <= SCALING_SQUARE && !p->swiglu && !p->mixed && !t->thin;

@@ -4,15 +4,18 @@
  * capability 8.0 and newer.  A quantiser reads the result, if one is wanted.
  *
  *   defines   RUN       values of gate that a thread takes at once: 8, or 1: the types are looked at for each value
- *             BACKWARD  0 or 1;  IN_BF16, OUT_BF16 (RUN 8)  gate_up, and d_act and the result: 1: BF16, 0: FP32
+ *             BACKWARD  0 or 1;  IN_ELEM, IN_BYTES, IN_WIDE, OUT_BF16 (RUN 8)  as in swiglu_values.cuh, for FP32 and BF16
  *   grid      x: any number of blocks of 256 threads, which walk over runs
  *
  * RUN 8: width is a multiple of it.  Where rows do not begin at multiples of 16 bytes, or a gate is not near (silu.h), a run goes value by value.
  */
-#include "bf16x2.cuh"
 #include "stored.cuh"
 #include "silu.h"
 #include "swiglu_plain_args.h"
+#if RUN == 8
+#define TILE_BF16 OUT_BF16
+#include "swiglu_values.cuh"
+#endif
 
 MOII_FN void put(const swiglu_plain_args &a, long long r, long long c, float v)
 {
@@ -31,27 +34,12 @@ MOII_FN void make_value(const swiglu_plain_args &a, long long r, long long c)
 }
 
 #if RUN == 8
-MOII_FN void load_run(const void *p, int bf16, float v[RUN])
-{
-#pragma unroll
-    for (int i = 0; i < (bf16 ? 1 : 2); i++) {
-        const uint4 k = __ldg((const uint4 *)p + i);
-        const unsigned int words[4] = { k.x, k.y, k.z, k.w };
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            if (bf16) v[2 * j] = moii_float_of(words[j] << 16), v[2 * j + 1] = moii_float_of(words[j] & 0xFFFF0000u);
-            else v[4 * i + j] = moii_float_of(words[j]);
-        }
-    }
-}
-
-MOII_FN void store_run(void *p, const float v[RUN])
+MOII_FN void store_line(char *to, const line &v)
 {
 #if OUT_BF16
-    *(uint4 *)p = make_uint4(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
+    *(uint4 *)to = v;
 #else
-#pragma unroll
-    for (int i = 0; i < 2; i++) ((float4 *)p)[i] = make_float4(v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
+    ((uint4 *)to)[0] = v.low, ((uint4 *)to)[1] = v.high;
 #endif
 }
 
@@ -63,36 +51,22 @@ MOII_FN void make_values(const swiglu_plain_args &a, long long r, long long c)
 
 MOII_FN void make_run(const swiglu_plain_args &a, long long r, long long c)
 {
-    if (!a.packets) {
-        make_values(a, r, c);
-        return;
-    }
-    const unsigned char *from = a.gate_up.data + r * a.gate_up.stride + c * (IN_BF16 ? 2 : 4);
     const int size = OUT_BF16 ? 2 : 4;
+    const char *from = (const char *)a.gate_up.data + r * a.gate_up.stride + c * IN_BYTES;
     char *out = (char *)a.out + (r * a.out_ld + c) * size;
-    float gate[RUN], up[RUN];
-    load_run(from, IN_BF16, gate), load_run(from + a.width * (IN_BF16 ? 2 : 4), IN_BF16, up);
-    bool near = true;
-#pragma unroll
-    for (int i = 0; i < RUN; i++) near = near && moii_silu_near(gate[i]);
-    if (!near) {
-        make_values(a, r, c);
-        return;
+    if (a.packets) {
+        unsigned int top = 0;
+        const packet gate = load_packet(from), up = load_packet(from + a.width * IN_BYTES);
+        const line d = BACKWARD ? load_gradient((const char *)a.d_act + (r * a.width + c) * size) : no_line();
+        line second = no_line();
+        const line first = make_row(gate, up, d, 1.0f, 1.0f, &second, &top);
+        if (all_near(top)) {
+            store_line(out, first);
+            if (BACKWARD) store_line(out + a.width * size, second);
+            return;
+        }
     }
-#if BACKWARD
-    float d_act[RUN];
-    load_run((const char *)a.d_act + (r * a.width + c) * size, OUT_BF16, d_act);
-#pragma unroll
-    for (int i = 0; i < RUN; i++) {
-        const moii_swiglu_grad d = moii_swiglu_grad_near(gate[i], up[i], d_act[i]);
-        gate[i] = d.gate, up[i] = d.up;
-    }
-    store_run(out + a.width * size, up);
-#else
-#pragma unroll
-    for (int i = 0; i < RUN; i++) gate[i] = moii_swiglu_near(gate[i], up[i]);
-#endif
-    store_run(out, gate);
+    make_values(a, r, c);
 }
 #else
 MOII_FN void make_run(const swiglu_plain_args &a, long long r, long long c) { make_value(a, r, c); }

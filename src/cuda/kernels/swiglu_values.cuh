@@ -7,6 +7,7 @@
 #ifndef MOII_SWIGLU_VALUES_CUH
 #define MOII_SWIGLU_VALUES_CUH
 
+#include "bf16x2.cuh"
 #include "silu.h"
 #include "stored.cuh"
 #include "tile8_codes.cuh"
@@ -102,10 +103,7 @@ MOII_FN void unpack(const packet &v, float scale, float x[8])
 MOII_FN line pack(const float x[8])
 {
 #if OUT_BF16
-    unsigned int w[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w[i]) : "f"(x[2 * i + 1]), "f"(x[2 * i])); /* NaN: 0x7FFF */
-    return make_uint4(w[0], w[1], w[2], w[3]);
+    return make_uint4(bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]), bf16_pair(x[6], x[7])); /* NaN: 0x7FFF */
 #else
     line v;
     v.low = make_uint4(moii_bits_of(x[0]), moii_bits_of(x[1]), moii_bits_of(x[2]), moii_bits_of(x[3]));
@@ -114,10 +112,13 @@ MOII_FN line pack(const float x[8])
 #endif
 }
 
+/* Whether magnitudes of gates are compared in pairs: of BF16, by an instruction of 8.6 and newer. */
+#define GATES_PAIRED (IN_BYTES == 2 && __CUDA_ARCH__ >= 860)
+
 /* Larger magnitudes of gates than those in `top`: bits of BF16 pairs (signs are anything), or of FP32. */
 MOII_FN unsigned int top_gate(unsigned int top, const packet &v, const float gate[8])
 {
-#if IN_BYTES == 2
+#if GATES_PAIRED
     asm("{.reg .b32 m; max.NaN.xorsign.abs.bf16x2 m, %1, %2; max.NaN.xorsign.abs.bf16x2 %0, %0, m; max.NaN.xorsign.abs.bf16x2 m, %3, %4;"
         " max.NaN.xorsign.abs.bf16x2 %0, %0, m;}" : "+r"(top) : "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w));
 #else
@@ -129,7 +130,7 @@ MOII_FN unsigned int top_gate(unsigned int top, const packet &v, const float gat
 
 MOII_FN bool all_near(unsigned int top)
 {
-#if IN_BYTES == 2
+#if GATES_PAIRED
     top &= 0x7FFF7FFFu;
     return max(top << 16, top) <= (MOII_SILU_NEAR_BITS | 0xFFFFu);
 #else
