@@ -78,7 +78,7 @@ static void job_open(job *j, const char *row, int c, moit_rng *rng, bool deep)
         j->index = moit_alloc(j->rows * (int64_t)sizeof *j->index);
         for (int64_t r = 0; r < j->rows; r++) j->index[r] = (int32_t)moit_below(rng, (uint32_t)j->a_rows);
     }
-    if (!moit_below(rng, 3)) d.expected_rows = GROUPS * (1 + moit_below(rng, 1000));
+    if (!moit_below(rng, 3)) d.expected_rows = GROUPS * (1 + (int64_t)moit_below(rng, moit_below(rng, 2) ? 160 : 1000));
     j->a.format = d.a, j->a.rows = j->a_rows ? j->a_rows : j->rows, j->a.depth = j->b.depth = d.k;
     j->b.format = d.b, j->b.rows = d.n, j->b.batch = GROUPS;
     moit_matrix_make(&j->a, rng), moit_matrix_make(&j->b, rng);

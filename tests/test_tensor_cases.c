@@ -132,6 +132,8 @@ static void check_mixed(const few_shape shapes[FEW_CASES], const char *name)
         bool wide = j.k % 128 == 0 && j.b.format.elem == MOI_E4M3 && j.b.format.layout != MOI_LAYOUT_COL; /* rows of B are mixed_sm90's, too */
         bool halves = shapes[i].alone && rows <= (wide ? 64 : 256), copied = !wide && !halves;
         assert_true(moit_job_chose(&j, copied ? "SCALING=0" : halves ? "halves_sm90" : "mixed_sm90"));
+        const char *tile = rows <= 64 ? " BN=64 " : rows <= 85 ? " BN=96 " : rows > 128 && rows <= 156 ? " BN=144 " : " BN=128 ";
+        assert_true(copied || halves || moit_job_chose(&j, tile));
         moit_job_fill(&j, &rng);
         moit_job_run(&j);
         moit_job_check(&j, (uint64_t)i);
@@ -144,9 +146,9 @@ static void test_mixed(void **state)
 {
     (void)state;
     if (!moit_hopper()) skip();
-    static const int64_t dense[] = { 384, 385, 400, 448, 449, 511, 512, 513 };
+    static const int64_t dense[] = { 384, 385, 400, 448, 449, 511, 512, 513 }, expected[] = { 100, 50, 80, 140 }; /* tiles of 128, 64, 96, 144 */
     few_shape shapes[FEW_CASES];
-    for (int i = 0; i < FEW_CASES; i++) shapes[i] = (few_shape){ mixed_sizes[i % 5], dense[i % 8], i % 2 ? 50 : 100, 1 + i % 2, false };
+    for (int i = 0; i < FEW_CASES; i++) shapes[i] = (few_shape){ mixed_sizes[i % 5], dense[i % 8], expected[i % 4], 1 + i % 2, false };
     check_mixed(shapes, "tensor mixed");
 }
 
@@ -156,9 +158,10 @@ static void test_weights_alone(void **state)
     (void)state;
     if (!moit_hopper()) skip();
     static const int64_t few[][MOIT_GROUPS] = { { 0, 1, 2, 7, 8, 9, 15, 16, 17 }, { 3, 3, 3, 3, 3, 3, 3, 3, 3 } }, dense[] = { 1, 7, 16, 17, 33, 129, 400, 5 };
+    static const int64_t expected[] = { 100, 50, 140, 80 };
     few_shape shapes[FEW_CASES];
     for (int i = 0; i < FEW_CASES; i++)
-        shapes[i] = (few_shape){ i % 2 ? few[i / 2 % 2] : mixed_sizes[i / 2 % 5], dense[i % 8], i % 2 ? 9 : i % 4 ? 50 : 100, i % 3, true };
+        shapes[i] = (few_shape){ i % 2 ? few[i / 2 % 2] : mixed_sizes[i / 2 % 5], dense[i % 8], i % 2 ? 9 : expected[i / 2 % 4], i % 3, true };
     check_mixed(shapes, "tensor weights alone");
 }
 

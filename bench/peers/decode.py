@@ -34,12 +34,12 @@ def quantised_as(formats, experts, rows, cols, generator):
     scales = [torch.empty(experts, m.lib.moi_scale_bytes(ctypes.byref(f), rows, cols, 0), dtype=torch.uint8, device="cuda") for f in formats]
     step = min(16, experts)
     for e in range(0, experts, step):
-        x = torch.randn(step * rows, cols, device="cuda", dtype=torch.bfloat16, generator=generator) * 0.02
+        x = torch.randn(min(step, experts - e) * rows, cols, device="cuda", dtype=torch.bfloat16, generator=generator) * 0.02
         for f, c, s in zip(formats, codes, scales):
             q = m.Quantize(CTX, x, f, m.ROWWISE)
             q()
-            c[e:e + step] = q.data[0].view(step, rows, cols)
-            s[e:e + step] = q.scale[0].view(step, -1)
+            c[e:e + step] = q.data[0].view(-1, rows, cols)
+            s[e:e + step] = q.scale[0].view(x.shape[0] // rows, -1)
             torch.cuda.synchronize()
             q.free()
     return list(zip(codes, scales))

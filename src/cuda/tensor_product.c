@@ -289,7 +289,7 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     const void *nothing = p->swiglu ? r->act.data : r->d; /* an operand without elements needs no address */
     const void *a = r->a->data ? r->a->data : nothing;
     MOII_TRY(make_map(plan, where, "a", out.a, p->a, a, p->a_turned ? a_turned : a_straight, r->a->ld, p->a_turned ? 64 : step,
-                      p->a_turned ? 64 : p->halves ? HALVES_ROWS : t->thin ? THIN_ROWS : bm, false));
+                      p->a_turned ? 64 : p->halves ? HALVES_ROWS : t->thin ? MIXED_ROWS(t->bn) : bm, false));
     if (moii_tile_halves(p, t) && !p->a_turned) MOII_TRY(make_map(plan, where, "a", out.part, p->a, a, a_straight, r->a->ld, step, 64, false));
     return make_map(plan, where, "b", out.b, p->b, r->b->data ? r->b->data : nothing, p->b_turned ? b_turned : b_straight, r->b->ld,
                     p->b_turned ? 64 : b_step, p->b_turned || p->swiglu ? 64 : moii_tile_lines(p, t), moii_tile_woven(p, t));

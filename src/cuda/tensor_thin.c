@@ -23,8 +23,13 @@ static void variant_of(int i, int64_t rows, char defines[MOII_DEFINES])
     moii_tensor_variant(&p, ahead[i].out, defines);
 }
 static void variant(int i, char defines[MOII_DEFINES]) { variant_of(i, ahead[i].few, defines); }
-/* Tiles of 128 rows, and of 64 for groups, which stand in front. */
-static void mixed_variant(int i, char defines[MOII_DEFINES]) { variant_of(i % AHEAD, ahead[i % AHEAD].more / (i < AHEAD ? 1 : 2), defines); }
+/* Tiles of 128 rows, then of 64 for groups, which stand in front, of 96 and of 144 for the first ones. */
+enum { MIXED_AHEAD = 2 * AHEAD - 1 };
+static void mixed_variant(int i, char defines[MOII_DEFINES])
+{
+    if (i < MIXED_AHEAD) variant_of(i % AHEAD, ahead[i % AHEAD].more / (i < AHEAD ? 1 : 2), defines);
+    else variant_of(0, ahead[0].more * (i == MIXED_AHEAD ? 6 : 9) / 8, defines);
+}
 
 /* Weights alone: of 8 groups, with SwiGLU behind the first product of a layer. */
 static const struct { int grouping; moi_dtype out; int64_t rows, n, k; bool swiglu, fours; } halves_ahead[] = {
@@ -41,7 +46,7 @@ static void halves_variant(int i, char defines[MOII_DEFINES])
 }
 
 const moii_kernel moii_thin_kernel = { .stem = "thin_sm90", .archs = "sm_90a", .registers = 255, .variants = AHEAD, .variant = variant };
-const moii_kernel moii_mixed_kernel = { .stem = "mixed_sm90", .archs = "sm_90a", .registers = 255, .variants = 2 * AHEAD - 1, .variant = mixed_variant };
+const moii_kernel moii_mixed_kernel = { .stem = "mixed_sm90", .archs = "sm_90a", .registers = 255, .variants = MIXED_AHEAD + 2, .variant = mixed_variant };
 const moii_kernel moii_halves_kernel = { .stem = "halves_sm90", .archs = "sm_90a", .registers = 255, .variants = sizeof halves_ahead / sizeof *halves_ahead,
                                          .variant = halves_variant };
 
@@ -66,18 +71,26 @@ bool moii_thin_fits(const moii_tensor_product *p)
 /* Whether B's codes and scales lie as mixed_sm90 takes them. */
 static bool mixed_takes(const moii_tensor_product *p) { return p->b->elem == MOI_E4M3 && moii_thin_takes(p->b, p->k, p->groups); }
 
-/* Where weights alone are scaled, few rows take halves_sm90: sums of 32 products times a scale are fewer than codes.  So do more where mixed_sm90 could not,
- * until a copy of the weights takes less than to make FP16 of them for each 64 rows anew; E2M1 has to be unpacked for all other ways. */
-enum { NARROW = 64, OFTEN = 256 }; /* rows of a group */
+/* Where weights alone are scaled, few rows take halves_sm90: sums of 32 products times a scale are fewer than codes.  So do some more where mixed_sm90's
+ * tiles are few for all multiprocessors, and many more where it could not, until a copy of the weights takes less than to make FP16 of them for each 64 rows
+ * anew; E2M1 has to be unpacked for all other ways. */
+enum { NARROW = 64, NARROW_OF_FEW = 72, OFTEN = 256 }; /* rows of a group */
 bool moii_mixed_halves(const moii_tensor_product *p)
 {
-    return moii_tensor_weights_alone(p) && p->k % 32 == 0 && moii_tensor_group_rows(p) <= (mixed_takes(p) && !p->unpacked ? NARROW : OFTEN);
+    enum { LINES = 256, TILES = 4 }; /* of one of its tiles; of each multiprocessor */
+    if (!moii_tensor_weights_alone(p) || p->k % 32 != 0) return false;
+    const bool few = moii_tensor_experts(p) && moii_mul(moii_ceil_div(p->n, LINES), p->groups) < TILES * p->sms;
+    return moii_tensor_group_rows(p) <= (!mixed_takes(p) || p->unpacked ? OFTEN : few ? NARROW_OF_FEW : NARROW);
 }
 
+/* One tile where one takes as many rows, or a router's, half of whose experts have more than the mean.  Measured: docs/notes/gemm-hopper.md, "Tiles of 96 and
+ * 144 rows". */
 moii_tensor_tile moii_mixed_tile(const moii_tensor_product *p)
 {
-    bool narrow = moii_tensor_group_rows(p) <= NARROW || moii_mixed_halves(p);
-    return (moii_tensor_tile){ 2, 2, narrow ? 64 : 128, 12, 1, 1, 1, 0, 0, 0, 1 };
+    enum { SOME = 85, MOST = 156 };
+    const int64_t rows = moii_mixed_halves(p) ? 0 : moii_tensor_group_rows(p);
+    const int bn = rows <= NARROW ? 64 : rows <= SOME ? 96 : rows > 128 && rows <= MOST ? 144 : 128;
+    return (moii_tensor_tile){ 2, 2, bn, 12, 1, 1, 1, 0, 0, 0, 1 };
 }
 
 /* A copy of A that is larger than one of the weights is not asked for. */

@@ -27,7 +27,7 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
         int each = p->mixed ? 2 * bm * PRODUCT_STEP_BYTES : bm * (PRODUCT_STEP_BYTES + 16);
         int factors = p->halves ? (t->stages + 1) * bm * 4 : 0;
         int stage = each + lines * (moii_tensor_row_bytes(p) + (p->halves ? 8 : 4)) + 16;
-        return factors + t->stages * stage + 4 * t->wgs * THIN_ROOM + (3 * THIN_GROUPS + 1) * 4;
+        return factors + t->stages * stage + 4 * t->wgs * THIN_ROOM(t->bn) + (3 * THIN_GROUPS + 1) * 4;
     }
     bool staged = p->scaling >= SCALING_SQUARE && p->scaling <= SCALING_MX;
     int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;

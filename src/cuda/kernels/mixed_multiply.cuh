@@ -7,6 +7,7 @@
 #define MOII_MIXED_MULTIPLY_CUH
 
 #define PIECES 8 /* of a row of a stage, of 16, that are multiplied at once */
+enum { FEWER = BN > 128 ? 96 : 64, FEW = BN > 128 ? 48 : 32 }; /* columns of a tile that has no more rows of A */
 
 /* 2^(scale - 127), twice, in BF16; NaN for 255. */
 MOII_FN unsigned int scale_pair(unsigned int scale)
@@ -154,12 +155,9 @@ MOII_FN void multiply_units(const product_args &a, const group_list &groups, uns
 #pragma unroll 1
     for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x) {
         const int rows = __shfl_sync(~0u, find_unit(a, groups, i).rows, 0);
-#if BN == 128
-        if (rows > 64) multiply_unit(a, groups, i, base, at, first, 128, r);
-        else
-#endif
-        if (rows > 32) multiply_unit(a, groups, i, base, at, first, 64, r);
-        else multiply_unit(a, groups, i, base, at, first, 32, r);
+        if (rows > FEWER && BN > FEWER) multiply_unit(a, groups, i, base, at, first, BN, r);
+        else if (rows > FEW) multiply_unit(a, groups, i, base, at, first, FEWER, r);
+        else multiply_unit(a, groups, i, base, at, first, FEW, r);
     }
 }
 

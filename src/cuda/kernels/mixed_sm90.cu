@@ -8,7 +8,8 @@
  *
  *   defines   GROUPS PRODUCT_DENSE, PRODUCT_ROWS, PRODUCT_MASKED;  OUT_F32, ADD, SCATTER, WEIGHTED as in product_sm90.cuh
  *             SWIGLU: 1: B is gate and up, n = 2 f, and D what SwiGLU makes of their products, of f columns and in BF16;  then none of the four
- *             STAGES  of the ring;  BN, WGS, WAVES  64 or 128, 2 and 2: a tile has BN rows of A, and of B two times 64 for each warpgroup that multiplies
+ *             STAGES  of the ring;  BN, WGS, WAVES  64, 96, 128 or 144, 2 and 2: a tile has BN rows of A, and of B two times 64 for each warpgroup that
+ *             multiplies
  *   A         each 128 values of a row in widen_sm90's order (PLACED)
  *   a.k       a multiple of 128; scales of four blocks lie in words (product_scales.words)
  *   unit      (group, tile of A's rows, tile of B's rows): all of the reduction.  Block b takes the units b, b + blocks, ...; tiles of A of one tile of B
@@ -25,7 +26,7 @@
 #include "ptx_sm90.cuh"
 
 #define WGMMA_TYPE "f32.bf16.bf16"
-#define PART_ROWS THIN_ROWS
+#define PART_ROWS MIXED_ROWS(BN)
 #define ROW_BYTES 128
 #define SCALES_EACH 4
 #define FACTORS_BYTES 0

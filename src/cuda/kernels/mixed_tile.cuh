@@ -26,11 +26,11 @@
 #define SCALES_BYTES (BM * SCALES_EACH)
 #define BARRIERS_AT (SCALES_AT + STAGES * SCALES_BYTES)
 #define ROOMS_AT (BARRIERS_AT + STAGES * 16) /* thin_store.cuh */
-#define FACTORS_AT (ROOMS_AT + 4 * WGS * THIN_ROOM)
+#define FACTORS_AT (ROOMS_AT + 4 * WGS * THIN_ROOM(BN))
 #define GROUPS_AT (FACTORS_AT + FACTORS_BYTES)
 static_assert(SHARED_BYTES == GROUPS_AT + (3 * THIN_GROUPS + 1) * 4, "the launch reserves another number of bytes");
 static_assert(!SWIGLU || !(OUT_F32 || SCATTER || WEIGHTED), "what store_activated does");
-static_assert((BN == 64 || BN == 128) && WGS == 2 && WAVES == 2, "what loading warps bring");
+static_assert((BN == 64 || BN == 96 || BN == 128 || BN == 144) && WGS == 2 && WAVES == 2, "what loading warps bring");
 
 #include "thin_ring.cuh"
 #include "thin_units.cuh"
@@ -41,7 +41,7 @@ static_assert((BN == 64 || BN == 128) && WGS == 2 && WAVES == 2, "what loading w
 /* A warp's sums of a tile.  first: its first row of B in it. */
 MOII_FN void store_waves(const product_args &a, const unit &u, int columns, int first, const float sum[WAVES][BN / 2], unsigned int base)
 {
-    const unsigned int room = base + ROOMS_AT + threadIdx.x / 32 % (4 * WGS) * THIN_ROOM;
+    const unsigned int room = base + ROOMS_AT + threadIdx.x / 32 % (4 * WGS) * THIN_ROOM(BN);
 #if SWIGLU
     store_activated(a, u, columns, line_of(a, u, first), a.n / 2, sum[0], sum[1], room);
 #else

@@ -86,7 +86,7 @@ MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int 
     multiply_tile(base, at, a.k / STEP, columns, count, r, sum);
     if (ADD && a.k == 0) return;
     const unit u = find_unit(a, groups, i); /* found again: no registers keep it */
-    store_tile(a, u, columns, u.line + first, sum, base + ROOMS_AT + first / 16 * THIN_ROOM);
+    store_tile(a, u, columns, u.line + first, sum, base + ROOMS_AT + first / 16 * THIN_ROOM(BN));
 }
 
 MOII_FN void multiply_units(const product_args &a, const group_list &groups, unsigned int base, int wg)

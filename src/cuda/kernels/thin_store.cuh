@@ -7,7 +7,7 @@
 #ifndef MOII_THIN_STORE_CUH
 #define MOII_THIN_STORE_CUH
 
-#define ROOM_COLUMNS (THIN_ROOM / 32)
+#define ROOM_COLUMNS (THIN_ROOM(BN) / 32)
 
 /* The row of D for a row of the tile; -1: none. */
 MOII_FN int place_of(const product_args &a, const unit &u, int row)
@@ -97,7 +97,7 @@ MOII_FN void store_tile(const product_args &a, const unit &u, int columns, int l
 #pragma unroll
     for (int from = 0; from < columns; from += ROOM_COLUMNS) {
         if (from >= u.rows) break;
-        store_part(a, u, min(columns, ROOM_COLUMNS), from, line, sum + from / 2, room);
+        store_part(a, u, min(columns - from, ROOM_COLUMNS), from, line, sum + from / 2, room);
     }
 }
 
