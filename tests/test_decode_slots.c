@@ -155,6 +155,21 @@ static void test_broad_jobs(void **state)
     decode_check_cases(cases, sizeof cases / sizeof *cases);
 }
 
+/* Jobs of 16 columns of up to 64 tokens (test_decode_layout.c: test_groups), and more slots or experts than pass 1 routes for so many: the first ones with the
+ * four multiprocessors of an emulated device, the last with an H200's. */
+static void test_few_experts(void **state)
+{
+    (void)state;
+    const moi_format mx = MOI_FORMAT_MXFP8, blk = MOI_FORMAT_BLK128_WEIGHT, bf16 = MOI_FORMAT_BF16, fours = MOI_FORMAT_MXFP4;
+    const decode_case cases[] = {
+        { &mx, { 33, 128, 128, 8, 2 }, true },   { &fours, { 50, 512, 96, 9, 2 }, true },  { &blk, { 64, 256, 128, 8, 4 }, false },
+        { &mx, { 20, 256, 64, 16, 9 }, true },   { &bf16, { 40, 128, 64, 16, 9 }, true },  { &blk, { 17, 128, 128, 17, 10 }, true },
+        { &mx, { 33, 128, 32, 300, 10 }, true }, { &fours, { 34, 128, 32, 260, 3 }, true }, { &blk, { 64, 128, 1664, 16, 2 }, true },
+        { &mx, { 64, 1024, 800, 32, 8 }, false }, { &fours, { 48, 256, 1600, 16, 8 }, true },
+    };
+    decode_check_cases(cases, sizeof cases / sizeof *cases);
+}
+
 /* Blocks of pass 2 of up to 8 tokens that lack a tile which would always be the same workers': the first ones with the four multiprocessors of an emulated
  * device, the last with an H200's. */
 static void test_missing_tiles(void **state)
@@ -192,7 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale_boxes), cmocka_unit_test(test_whole_fours), cmocka_unit_test(test_longer_slots), cmocka_unit_test(test_shifts),
         cmocka_unit_test(test_two_teams), cmocka_unit_test(test_discarded_sums), cmocka_unit_test(test_many_tokens), cmocka_unit_test(test_broad_jobs),
-        cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_items),
+        cmocka_unit_test(test_few_experts), cmocka_unit_test(test_missing_tiles), cmocka_unit_test(test_items),
     };
     return cmocka_run_group_tests(tests, decode_open_contexts, decode_close_contexts);
 }

@@ -20,21 +20,27 @@ static double jobs_of(double rows, int columns, int64_t most)
 
 /* Measured (docs/notes/warp-decode.md, "More than 128 tokens", "Products for a router's experts"): for each byte of weights and job the decode row takes
  * nearly as long as grouped products, which take 25 us more, the time of so many bytes, and by jobs of 16 columns less, for some of a second job's weights are
- * in L2; by jobs of more multiplying bounds 8 bits, so that they take longer, and BF16 only of 32; with MXFP4 less, by jobs of 8 columns more so. */
+ * in L2; by jobs of more multiplying bounds 8 bits, so that they take longer, and BF16 only of 32; with MXFP4, of whose launches products hide more, by jobs of
+ * 8 columns less.  Of small layers, where 25 us are many jobs, broad ones are few to share and take longer for it: then no more than so many BESIDES. */
 #define MOST_OF_8 1.02
 #define MOST_OF_16 1.065
 #define MOST_OF_MORE 0.88
 #define MOST_BF16_OF_24 1.07
 #define MOST_BF16_OF_32 0.97
 #define LAUNCHES_BYTES 110e6
+#define BESIDES 0.5
+#define BESIDES_OF_MORE 0.27 /* of 8 bits */
 #define MOST_FOURS_OF_8 1.45
-#define MOST_FOURS_OF_16 1.12
+#define MOST_FOURS_OF_16 1.08
+#define FOURS_BYTES 35e6
 static double most_jobs(const moi_moe_decode_desc *d, int columns)
 {
-    if (d->weights.elem == MOI_E2M1) return columns == 8 ? MOST_FOURS_OF_8 : MOST_FOURS_OF_16;
     const double bytes = (double)moi_row_bytes(d->weights.elem, d->width) * 3.0 * (double)d->hidden * (double)d->experts;
-    const double of_more = d->weights.elem != MOI_BF16 ? MOST_OF_MORE : columns == 24 ? MOST_BF16_OF_24 : MOST_BF16_OF_32;
-    return (columns == 8 ? MOST_OF_8 : columns == 16 ? MOST_OF_16 : of_more) + LAUNCHES_BYTES / bytes;
+    if (d->weights.elem == MOI_E2M1) return columns == 8 ? MOST_FOURS_OF_8 : MOST_FOURS_OF_16 + fmin(FOURS_BYTES / bytes, BESIDES);
+    const bool bf16 = d->weights.elem == MOI_BF16;
+    const double of_more = !bf16 ? MOST_OF_MORE : columns == 24 ? MOST_BF16_OF_24 : MOST_BF16_OF_32, besides = LAUNCHES_BYTES / bytes;
+    if (columns == 8) return MOST_OF_8 + besides;
+    return columns == 16 ? MOST_OF_16 + fmin(besides, BESIDES) : of_more + fmin(besides, bf16 ? BESIDES : BESIDES_OF_MORE);
 }
 
 /* Jobs of more than 16 columns are taken where they are better than those of 16: they do not turn before these would. */
@@ -46,8 +52,8 @@ static bool are_many(const moi_moe_decode_desc *d, double rows, int columns, int
 
 int64_t moii_decode_late(const moi_moe_decode_desc *d, const moii_decode_launch *launch, int launches)
 {
-    enum { FEW = 64, SURE = 128 }; /* up to so many tokens, of block FP8 up to FEW, it is taken as never far behind */
-    int64_t tokens = (d->weights.recipe == MOI_RECIPE_BLK128 ? FEW : SURE) + 1;
+    enum { FEW = 64, SURE = 128 }; /* up to so many tokens, of BF16 up to SURE, it is taken as never far behind */
+    int64_t tokens = (d->weights.elem == MOI_BF16 ? SURE : FEW) + 1;
     for (int i = 0; i < launches; i++)
         for (; tokens <= launch[i].tokens; tokens++) {
             const double rows = (double)(tokens * d->top_k) / (double)d->experts; /* at most one of each token */

@@ -5,15 +5,16 @@
 #include "decode_routing.h"
 #include "format.h"
 
-/* More tokens a launch for them routes faster: of many experts, or one token at a time, not so many. */
-enum { ROUTED = MANY_TOKENS, ROUTED_OF_MANY = 96, ROUTED_ONE_BY_ONE = 64 };
+/* More tokens a launch for them routes faster: of many experts, or one token at a time, not so many.  Measured: docs/notes/warp-decode.md. */
+enum { ROUTED = MANY_TOKENS, ROUTED_OF_MANY = 96, ONE_BY_ONE = 16, ONE_BY_ONE_OF_MANY = 32 };
 
 static bool one_by_one(int64_t experts, int64_t top_k) { return top_k > 8 || experts > 256; }
 
 int moii_decode_many_routed(int64_t experts, int64_t top_k)
 {
     if (experts > MOII_ROUTED_IN_PASSES) return 0;
-    return one_by_one(experts, top_k) ? ROUTED_ONE_BY_ONE : experts > 128 ? ROUTED_OF_MANY : ROUTED;
+    if (one_by_one(experts, top_k)) return experts > 256 ? ONE_BY_ONE_OF_MANY : ONE_BY_ONE;
+    return experts > 128 ? ROUTED_OF_MANY : ROUTED;
 }
 
 /* Of ids that are given, too: they have the kernels of logits. */
@@ -147,7 +148,7 @@ static int fill_down(moe_decode_f16_sm90_args *a, int64_t tokens, int shared_byt
     return shorter_bytes;
 }
 
-int moii_decode_next_size(int tokens) { return tokens < 64 ? 2 * tokens : tokens < 256 ? tokens + 32 : tokens + 64; }
+int moii_decode_next_size(int tokens) { return tokens < 32 ? 2 * tokens : tokens < 64 ? tokens + 16 : tokens < 256 ? tokens + 32 : tokens + 64; }
 
 bool moii_decode_many_shallow(const moe_decode_f16_sm90_args *up) { return up->teams == MANY_FEWER_TEAMS && up->ring == 1; }
 
@@ -186,30 +187,46 @@ enum { DISCARDED_BYTES = 6 << 20 };
 
 bool moii_decode_many_discards(const moi_moe_decode_desc *d, int tokens) { return 4 * tokens * d->top_k * d->hidden >= DISCARDED_BYTES; }
 
+/* Whether jobs of 16 columns are better than those of 8: of few tokens only where teams have many items besides, for fewer jobs end less evenly. */
+static bool of_16(const moi_moe_decode_desc *d, int tokens, int sms, const moe_decode_f16_sm90_args *up)
+{
+    enum { ITEMS = 8 }; /* of a team */
+    const int64_t pairs = tokens * d->top_k;
+    if (up->format == F16_BF16) return tokens > MANY_TOKENS_FOR_16_BF16;
+    if (tokens > MANY_TOKENS_FOR_16) return pairs > (up->format == F16_MXFP4 ? MANY_ROWS_FOR_16_MXFP4 : MANY_ROWS_FOR_16) * d->experts;
+    const bool even = d->experts * up->tiles >= ITEMS * MANY_TEAMS * sms;
+    return even && pairs > MANY_ROWS_FOR_16_FEW * d->experts && moii_decode_many_held(d->experts, d->top_k, tokens);
+}
+
 /* Columns of a job, in groups of 8, best first: the next one is taken where one does not fit. */
-static int ways_for(const moi_moe_decode_desc *d, int tokens, const moe_decode_f16_sm90_args args[2], int way[MANY_GROUPS])
+static int ways_for(const moi_moe_decode_desc *d, int tokens, int sms, const moe_decode_f16_sm90_args args[2], int way[MANY_GROUPS])
 {
     const int format = args[0].format;
     const bool bf16 = format == F16_BF16, mx = format == F16_MX_E4M3 || format == F16_MX_E5M2, tail = args[0].tail || args[1].tail;
-    const int64_t pairs = tokens * d->top_k, rows_for_16 = format == F16_MXFP4 ? MANY_ROWS_FOR_16_MXFP4 : MANY_ROWS_FOR_16;
-    const bool many = tokens > MANY_TOKENS_FOR_16, of_16 = bf16 ? tokens > MANY_TOKENS_FOR_16_BF16 : many && pairs > rows_for_16 * d->experts;
+    const bool many = tokens > MANY_TOKENS_FOR_16, two = of_16(d, tokens, sms, &args[0]);
+    const int64_t pairs = tokens * d->top_k;
     int ways = 0;
     if (many && bf16 && !tail && pairs > MANY_ROWS_FOR_32_BF16 * d->experts) way[ways++] = 4;
     if (many && format != F16_MXFP4 && !tail && pairs > (mx ? MANY_ROWS_FOR_24_MXFP8 : MANY_ROWS_FOR_24) * d->experts) way[ways++] = 3;
-    way[ways++] = of_16 ? 2 : 1;
-    if (of_16 || many) way[ways++] = of_16 ? 1 : 2;
+    way[ways++] = two ? 2 : 1;
+    if (two || many) way[ways++] = two ? 1 : 2;
     return ways;
 }
 
 /* Jobs of fewer columns are better, if they fit: where those of 16 leave each worker one slot, and experts have few rows, or weights are BF16, which are not
- * taken out of it, or tokens are few; of more columns there are no others than of two slots, and of one launch of pass 2. */
+ * taken out of it; of few tokens, too, where pass 2 has many launches, or with BF16 and few rows pass 1 fewer teams; of more columns there are no others than
+ * of two slots, and of one launch of pass 2. */
 static bool too_broad(const moi_moe_decode_desc *d, int groups, int tokens, const moe_decode_f16_sm90_args args[2])
 {
+    enum { LAUNCHES = 2 };
     const moe_decode_f16_sm90_args *up = &args[0];
-    if (groups > 2) return up->ring < 2 || moii_decode_many_launches(d, &args[1]) > 1;
+    const int64_t pairs = tokens * d->top_k;
+    const int launches = moii_decode_many_launches(d, &args[1]);
+    const bool bf16 = up->format == F16_BF16, few = pairs <= MANY_ROWS_FOR_16_FEW * d->experts;
+    if (groups > 2) return up->ring < 2 || launches > 1;
     if (groups < 2) return false;
-    if (tokens <= MANY_TOKENS_FOR_16) return up->ring < 2 || up->teams < MANY_TEAMS;
-    return up->ring < 2 && (up->format == F16_BF16 || tokens * d->top_k < FEW_ROWS * d->experts);
+    if (tokens <= MANY_TOKENS_FOR_16 && (bf16 ? few && up->teams < MANY_TEAMS : launches > LAUNCHES)) return true;
+    return up->ring < 2 && (bf16 || pairs < FEW_ROWS * d->experts);
 }
 
 /* False: jobs of so many groups do not fit. */
@@ -245,7 +262,7 @@ bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, 
     launch[1].grid[0] = sms;
     const moe_decode_f16_sm90_args down = args[1];
     int way[MANY_GROUPS];
-    const int ways = ways_for(d, tokens, args, way);
+    const int ways = ways_for(d, tokens, sms, args, way);
     for (int i = 0; i < ways; i++) {
         *groups = way[i], args[1] = down;
         if (fill_passes(d, *groups, tokens, sms, shared_bytes, args, launch) && !too_broad(d, *groups, tokens, args)) return true;

@@ -14,7 +14,7 @@ int moii_decode_many_held(int64_t experts, int64_t top_k, int64_t tokens);
 bool moii_decode_many_layout(const moi_moe_decode_desc *d, int tokens, int sms, int shared_bytes, moe_decode_f16_sm90_args args[2],
                              moii_gpu_launch launch[3], int *groups);
 
-/* Batches have launches of their own up to 1, 2, 4, ... 64, 96, 128, ... 256, 320, MANY_TOKENS tokens: the size behind this one. */
+/* Batches have launches of their own up to 1, 2, 4, ... 32, 48, 64, 96, 128, ... 256, 320, MANY_TOKENS tokens: the size behind this one. */
 int moii_decode_next_size(int tokens);
 
 /* Pass 1: a worker has one slot, and there are fewer of them. */

@@ -56,21 +56,21 @@ static void many_defines_for(int pass, rows r, int held, int groups, char define
     else if (pass == 2) snprintf(defines, MOII_DEFINES, "PASS=2 WEIGHTS=%d GROUPS=%d%s%s", r.weights, groups, tail_of(r), r.longer ? " LONGER=1" : "");
     else snprintf(defines, MOII_DEFINES, "PASS=3");
 }
-/* Pass 1 beside routing by p (held 0), of up to 64 tokens, has no registers for whole slots of MXFP8, and jobs of 16 columns of BF16 alone, in three teams; its
- * slots are not longer.  Pass 2 has no teams.  Jobs of 24 columns are not of MXFP4, nor of rows that are no whole lines, nor where more than 128 experts are
- * routed, and their teams are fewer only of BF16; those of 32 are of BF16 alone. */
+/* Pass 1 beside routing by p (held 0), of up to 32 tokens, has no registers for whole slots of MXFP8, and no jobs of 16 columns; its slots are not longer.
+ * Pass 2 has no teams.  Jobs of 24 columns are not of MXFP4, nor of rows that are no whole lines, nor where more than 128 experts are routed, and their teams
+ * are fewer only of BF16; those of 32 are of BF16 alone. */
 static bool has_variant(int pass, rows r, int held, int groups)
 {
     const bool bf16 = r.weights == F16_BF16;
     if (groups > 2 && (r.weights == F16_MXFP4 || r.tail || (!bf16 && (r.fewer || groups > 3)) || (pass == 1 && held != 4))) return false;
     if (pass == 2) return !r.fewer;
-    if (!held && groups == 2) return bf16 && !r.fewer;
+    if (!held && groups > 1) return false;
     return !r.longer && (held || !r.whole || r.weights == F16_SQUARES || r.weights == F16_MXFP4);
 }
-/* Of 8 columns: rows of pass 1 that there are not beside routing by p; of 16, that there are; of 24 and 32, of either pass. */
-enum { NOT_BY_P = 4, BY_P_OF_16 = 2, UP_OF_24 = 8, DOWN_OF_24 = 7, UP_OF_32 = 2, DOWN_OF_32 = 1 };
+/* Of 8 columns: rows of pass 1 that there are not beside routing by p; of 24 and 32, of either pass. */
+enum { NOT_BY_P = 4, UP_OF_24 = 8, DOWN_OF_24 = 7, UP_OF_32 = 2, DOWN_OF_32 = 1 };
 enum { MANY_UP_ROWS = MANY_ROWS - LONGER_ROWS, MANY_DOWN_ROWS = MANY_ROWS - FEWER_ROWS };
-enum { OF_8 = 3 * MANY_UP_ROWS - NOT_BY_P + MANY_DOWN_ROWS, OF_16 = 2 * MANY_UP_ROWS + BY_P_OF_16 + MANY_DOWN_ROWS };
+enum { OF_8 = 3 * MANY_UP_ROWS - NOT_BY_P + MANY_DOWN_ROWS, OF_16 = 2 * MANY_UP_ROWS + MANY_DOWN_ROWS };
 enum { MANY_VARIANTS = OF_8 + OF_16 + UP_OF_24 + DOWN_OF_24 + UP_OF_32 + DOWN_OF_32 + 1 };
 /* Pass 1 of 4, of 8 and of no experts of a lane, pass 2, pass 3. */
 static void many_variant(int i, char defines[MOII_DEFINES])
@@ -138,7 +138,7 @@ static bool supports(const moi_ctx *ctx, const void *desc, const char **why)
 }
 
 /* Batches with launches of their own (moii_decode_next_size), and kernels: at most one for each of their passes. */
-enum { SIZES = 15, KERNELS = 3 * SIZES };
+enum { SIZES = 16, KERNELS = 3 * SIZES };
 
 typedef struct state {
     moii_gpu_kernel kernel[KERNELS]; /* those that are needed */

@@ -49,8 +49,8 @@ enum { MANY_SUM_WARPS = 8 };
 enum { MANY_TOKENS = 384, MANY_PAIRS = 4096 };
 /* Most lines of a slot of pass 2: of MXFP4 those of two where they are whole, or longer. */
 #define MANY_DOWN_LINES(weights, longer) (F16_PIECE_LINES(weights, longer) * F16_DOWN_LINES(weights))
-/* Jobs of more columns are better with more tokens than these, and more rows of each expert. */
-enum { MANY_TOKENS_FOR_16 = 64, MANY_TOKENS_FOR_16_BF16 = 32, MANY_ROWS_FOR_16 = 4, MANY_ROWS_FOR_16_MXFP4 = 6 };
+/* Jobs of more columns are better with more tokens than these, and more rows of each expert (few: up to MANY_TOKENS_FOR_16 tokens). */
+enum { MANY_TOKENS_FOR_16 = 64, MANY_TOKENS_FOR_16_BF16 = 32, MANY_ROWS_FOR_16 = 4, MANY_ROWS_FOR_16_MXFP4 = 6, MANY_ROWS_FOR_16_FEW = 7 };
 enum { MANY_ROWS_FOR_24 = 11, MANY_ROWS_FOR_24_MXFP8 = 12, MANY_ROWS_FOR_32_BF16 = 18 };
 /* What a block of pass 2 finds: either half's share and what lies between them, then so many jobs' words of either half. */
 enum { MANY_SHARE_JOBS = 3, MANY_SHARE_FIRST = 10, MANY_SHARE_WORDS = 16 };
