@@ -228,12 +228,13 @@ static void check_size(const char *row, moi_format weights, int64_t tokens)
 static void test_sizes(void **state)
 {
     (void)state;
-    static const int64_t mx[] = { 1, 32, 33, 64, 65, 511, 512, 1023, 1024, 1100 }, others[] = { 1, 58, 59, 119, 120, 181, 182, 511, 512, 1100 };
+    static const int64_t mx[] = { 1, 32, 58, 59, 78, 79, 116, 117, 147, 148, 999, 1000, 1100 }, others[] = { 1, 58, 59, 119, 120, 181, 182, 511, 512, 1100 };
     uint64_t n = 0;
     for (int r = 0; moit_any_row("moe_decode", r); r++) {
         const char *row = moit_any_row("moe_decode", r);
         for (int i = 0; i < (int)(sizeof mx / sizeof *mx); i++)
-            if (moit_picked(n++)) check_size(row, MOI_FORMAT_MXFP8, mx[i]);
+            for (int fours = 0; fours < 2; fours++)
+                if (moit_picked(n++)) check_size(row, fours ? MOI_FORMAT_MXFP4 : MOI_FORMAT_MXFP8, mx[i]);
         for (int i = 0; i < (int)(sizeof others / sizeof *others); i++) {
             if (moit_picked(n++)) check_size(row, MOI_FORMAT_BLK128_WEIGHT, others[i]);
             if (moit_picked(n++)) check_size(row, MOI_FORMAT_BF16, others[i]);

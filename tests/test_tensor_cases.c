@@ -129,7 +129,8 @@ static void check_mixed(const few_shape shapes[FEW_CASES], const char *name)
         if (i % 4 == 3) poison_weights(&j);
         moit_job_plan(&j, moit_gpu());
         int64_t rows = j.grouping == MOIT_DENSE ? j.m : j.grouping == MOI_GROUP_MASKED && j.rows < shapes[i].expected ? j.rows : shapes[i].expected;
-        bool wide = j.k % 128 == 0 && j.b.format.elem == MOI_E4M3 && j.b.format.layout != MOI_LAYOUT_COL; /* rows of B are mixed_sm90's, too */
+        bool anyhow = shapes[i].alone && j.grouping != MOIT_DENSE, words = j.k % 128 == 0 && j.b.format.layout != MOI_LAYOUT_COL;
+        bool wide = j.b.format.elem == MOI_E4M3 && (anyhow || words); /* rows of B are mixed_sm90's, too */
         bool halves = shapes[i].alone && rows <= (wide ? 64 : 256), copied = !wide && !halves;
         assert_true(moit_job_chose(&j, copied ? "SCALING=0" : halves ? "halves_sm90" : "mixed_sm90"));
         const char *tile = rows <= 64 ? " BN=64 " : rows <= 85 ? " BN=96 " : rows > 128 && rows <= 156 ? " BN=144 " : " BN=128 ";

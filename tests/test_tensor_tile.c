@@ -134,7 +134,7 @@ static void check_ahead(const moii_kernel *kernel)
         kernel->variant(i, defines);
         assert_null(strstr(defines, "A_TURNED"));
         assert_int_equal(strstr(defines, "ELEM_A") == NULL, kernel != &moii_thin_kernel);
-        assert_int_equal(strstr(defines, "ELEM_B") == NULL, kernel == &moii_mixed_kernel);
+        assert_non_null(strstr(defines, "ELEM_B="));
     }
 }
 
@@ -187,8 +187,8 @@ static void test_mixed(void **state)
         { PRODUCT_ROWS, &plain, &mxfp8, 8, 4096, 7168, true, false, true },          { PRODUCT_ROWS, &plain, &mxfp8, 8 * 65, 16896, 7168, true, false, false },
         { PRODUCT_ROWS, &plain, &mxfp8, 8 * 73, 2048, 7168, true, false, false },    { PRODUCT_ROWS, &plain, &mxfp8, 8 * 1023, 4096, 7168, true, false, false },
         { PRODUCT_ROWS, &plain, &mxfp8, 8 * 1024, 4096, 7168, false, true, false },  { PRODUCT_ROWS, &plain, &wide, 8 * 256, 4096, 7168, true, false, true },
-        { PRODUCT_ROWS, &plain, &wide, 8 * 257, 4096, 7168, false, true, false },    { PRODUCT_ROWS, &plain, &cols, 8 * 200, 4096, 7168, true, false, true },
-        { PRODUCT_ROWS, &plain, &mxfp8, 8 * 256, 4096, 7200, true, false, true },    { PRODUCT_ROWS, &plain, &mxfp8, 8 * 257, 4096, 7200, false, true, false },
+        { PRODUCT_ROWS, &plain, &wide, 8 * 257, 4096, 7168, false, true, false },    { PRODUCT_ROWS, &plain, &cols, 8 * 200, 4096, 7168, true, false, false },
+        { PRODUCT_ROWS, &plain, &mxfp8, 8 * 256, 4096, 7200, true, false, false },   { PRODUCT_ROWS, &plain, &mxfp8, 8 * 1024, 4096, 7200, false, true, false },
         { PRODUCT_ROWS, &plain, &mxfp8, 8, 4096, 7184, false, true, false },         { PRODUCT_MASKED, &plain, &mxfp8, 64, 4096, 7168, true, false, true },
         { PRODUCT_MASKED, &plain, &mxfp8, 4096, 4096, 7168, true, false, false },    { PRODUCT_MASKED, &plain, &mxfp8, 4097, 4096, 7168, false, true, false },
         { PRODUCT_DENSE, &plain, &mxfp8, 16, 7168, 2048, true, false, true },        { PRODUCT_DENSE, &plain, &mxfp8, 16, 2112, 7168, false, true, false },

@@ -49,7 +49,8 @@ static void test_same_bits(void **state)
         moi_layout layout;
         int64_t cuts[5], m, n, k, pad, gather;
         int32_t sm_limit;
-        bool as_they_lie, adds, overlap; /* the first: codes of E2M1 become FP16 in the product, else E4M3 in front of it */
+        bool as_they_lie, adds, overlap; /* the first: codes of E2M1 become FP16 or BF16 in the product, else E4M3 in front of it */
+        const char *tile;                /* that only mixed_sm90 has */
     } cases[] = {
         { .grouping = MOI_GROUP_M, .cuts = { 0, 3, 3, 90, 91 }, .n = 136, .k = 256, .as_they_lie = true },
         { .grouping = MOI_GROUP_M, .cuts = { 0, 3, 3, 90, 91 }, .as_they_lie = true, .n = 136, .k = 256, .pad = 64, .gather = 40, .overlap = true,
@@ -59,6 +60,12 @@ static void test_same_bits(void **state)
         { .grouping = MOI_GROUP_M, .cuts = { 0, 100, 1700, 1701, 3200 }, .n = 24, .k = 160, .gather = 300 },
         { .grouping = MOI_GROUP_MASKED, .cuts = { 5, 0, 64, 20 }, .m = 64, .as_they_lie = true, .n = 200, .k = 128, .pad = 32 },
         { .grouping = MOIT_DENSE, .layout = MOI_LAYOUT_TILED, .as_they_lie = true, .m = 33, .n = 300, .k = 512, .sm_limit = 8, .overlap = true },
+        { .grouping = MOI_GROUP_M, .cuts = { 0, 100, 180, 330, 560 }, .n = 264, .k = 416, .as_they_lie = true, .overlap = true, .tile = "BN=144" },
+        { .grouping = MOI_GROUP_M, .layout = MOI_LAYOUT_COL, .cuts = { 0, 80, 160, 161, 330 }, .n = 136, .k = 96, .as_they_lie = true, .adds = true,
+          .tile = "BN=96" },
+        { .grouping = MOI_GROUP_M, .layout = MOI_LAYOUT_TILED, .cuts = { 0, 200, 300, 301, 700 }, .n = 72, .k = 544, .as_they_lie = true, .gather = 90,
+          .tile = "BN=128" },
+        { .grouping = MOI_GROUP_MASKED, .cuts = { 100, 0, 120, 64 }, .m = 120, .as_they_lie = true, .n = 300, .k = 288, .pad = 32, .tile = "BN=128" },
         { .grouping = MOIT_DENSE, .m = 400, .n = 72, .k = 224, .pad = 32, .adds = true },
     };
     int parts, part = moit_part(&parts);
@@ -72,7 +79,7 @@ static void test_same_bits(void **state)
         else if (j.grouping == MOI_GROUP_MASKED) memcpy(j.counts, cases[i].cuts, 4 * sizeof *j.counts);
         if (cases[i].gather) moit_job_gather(&j, &rng, cases[i].gather);
         moit_job_operands(&j, &rng);
-        void *first = result(&j, rng, cases[i].as_they_lie ? "ELEM_B=8" : NULL);
+        void *first = result(&j, rng, cases[i].tile ? cases[i].tile : cases[i].as_they_lie ? "ELEM_B=8" : NULL);
         moit_matrix narrow = j.b;
         j.b = in_e4m3(&narrow);
         void *second = result(&j, rng, cases[i].as_they_lie ? "ELEM_B=4" : NULL);

@@ -59,11 +59,17 @@ static int64_t matrices(const moii_tensor_product *p, int operand)
     return (operand ? moii_tensor_experts(p) : p->grouping == PRODUCT_MASKED) ? p->groups : 1;
 }
 
+/* Values of a row of the copy of an operand. */
+static int64_t copied_depth(const moii_tensor_product *p, int operand, int64_t k)
+{
+    return operand == 0 && moii_tensor_placed(p) ? moii_round_up(k, MOII_PLACED) : k;
+}
+
 /* Elements of the largest. */
 static int64_t elements(const moii_tensor_plan *s, int operand)
 {
     const moii_tensor_product *p = &s->product;
-    return moii_mul(moii_mul(operand ? p->n : p->m, moii_tensor_depth(p, &s->a, p->k)), matrices(p, operand));
+    return moii_mul(moii_mul(operand ? p->n : p->m, moii_tensor_depth(p, &s->a, copied_depth(p, operand, p->k))), matrices(p, operand));
 }
 
 static moi_status plan_widening(moi_plan *plan, moii_tensor_plan *s, int i)
@@ -147,11 +153,11 @@ static moi_status widen(const moi_plan *plan, int i, const moii_tensor_run *r, c
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     const moi_operand *o = i ? r->b : r->a;
-    int64_t rows = i ? p->n : r->m, lie = i == 0 && p->gather_rows ? r->a_rows : rows, groups = matrices(p, i);
+    int64_t rows = i ? p->n : r->m, lie = i == 0 && p->gather_rows ? r->a_rows : rows, groups = matrices(p, i), pieces = copied_depth(p, i, r->k) / 16;
     widen_sm90_args x = { .codes = o->data, .scales = moii_tensor_scales(i ? &s->b : &s->a, o, lie, r->k), .out = (void *)(workspace + s->copies_at[i]),
                           .counter = (int *)(void *)(workspace + s->tickets_at), .counters = p->widens ? (unsigned int)moii_tensor_counters(p, r->m) : 0,
-                          .ld = pitch_of(i ? &s->b : &s->a, o, r->k), .group_rows = (unsigned int)lie, .pieces = (unsigned int)(r->k / 16),
-                          .count = (unsigned int)(rows * groups * (r->k / 16)) };
+                          .ld = pitch_of(i ? &s->b : &s->a, o, r->k), .group_rows = (unsigned int)lie, .pieces = (unsigned int)pieces,
+                          .blocks = (unsigned int)(r->k / 32), .count = (unsigned int)(rows * groups * pieces) };
     if (i == 0) x.list = list_of(s, r), x.groups = (unsigned int)p->groups;
     if (i == 0 && p->grouping == PRODUCT_MASKED) x.counts = (const long long *)(const void *)r->offsets;
     if (x.count == 0) return MOI_OK;
@@ -221,7 +227,7 @@ moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor
     if (!p->widened && !p->mixed && !p->gather_rows) return MOI_OK;
     MOII_TRY(moii_tensor_check_pitch(plan, where, "a", pitch_of(&s->a, c->run.a, c->run.k)));
     if (p->widened || p->mixed) MOII_TRY(moii_tensor_check_pitch(plan, where, "b", pitch_of(&s->b, c->run.b, c->run.k)));
-    c->a = (moi_operand){ base + s->copies_at[0], base + s->scales_at, 0 };
+    c->a = (moi_operand){ base + s->copies_at[0], base + s->scales_at, moii_tensor_placed(p) ? copied_depth(p, 0, c->run.k) : 0 };
     if (p->halves) MOII_TRY(halve(plan, &c->run, &c->a, stream));
     else if (orders(s)) MOII_TRY(bring_into_order(plan, &c->run, &c->a, stream));
     else if (s->copy[0].kernel && !p->widens) MOII_TRY(widen(plan, 0, &c->run, base, stream)); /* else the product does it */

@@ -184,7 +184,7 @@ void moii_tensor_settle(moii_tensor_product *p, int sms)
     p->sms = moii_tensor_sms(p, sms);
     p->mixed = moii_mixed_pays(p);
     p->halves = p->mixed && moii_mixed_halves(p);
-    if (p->halves && p->unpacked) p->unpacked = false, p->b = &fours[p->b->layout];
+    if (p->mixed && p->unpacked) p->unpacked = false, p->b = &fours[p->b->layout];
     if (p->mixed) p->widened = false, p->a = &plain_bf16;
     if (p->widened) {
         bool itself = p->grouping == PRODUCT_DENSE && p->m >= WIDENS_FROM && p->k > 0 && p->n > 0 && !moii_tensor_weights_alone(p);
@@ -219,7 +219,7 @@ moi_status moii_tensor_plan_make(moi_plan *plan, const moii_kernel *kernel, cons
     s->product = *product;
     s->a = *product->a, s->b = *product->b;
     moii_tensor_settle(&s->product, moii_gpu_of(plan->ctx)->sms);
-    if (s->product.halves) s->b = *s->product.b;
+    if (s->product.mixed) s->b = *s->product.b;
     MOII_TRY(moii_tensor_plan_copies(plan, s));
     s->tile = moii_tensor_choose(&s->product);
     s->product.dealt = moii_tensor_dealt(&s->product, &s->tile);
@@ -285,7 +285,8 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     const moii_tensor_tile *t = &s->tile;
     int step = PRODUCT_STEP_BYTES / size_of(p->a), b_step = PRODUCT_STEP_BYTES / size_of(p->b), bm = moii_tile_rows(p, t);
     int64_t za = p->grouping == PRODUCT_MASKED ? p->groups : 1, zb = moii_tensor_experts(p) ? p->groups : 1;
-    int64_t a_straight[3] = { k, r->m, za }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
+    const int64_t across = moii_tensor_placed(p) ? moii_round_up(k, MOII_PLACED) : k;
+    int64_t a_straight[3] = { across, r->m, za }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
     const void *nothing = p->swiglu ? r->act.data : r->d; /* an operand without elements needs no address */
     const void *a = r->a->data ? r->a->data : nothing;
     MOII_TRY(make_map(plan, where, "a", out.a, p->a, a, p->a_turned ? a_turned : a_straight, r->a->ld, p->a_turned ? 64 : step,

@@ -17,7 +17,7 @@ typedef struct moii_tensor_product {
     int grouping, scaling;          /* PRODUCT_..., SCALING_... */
     const moi_format *a, *b;
     bool a_turned, b_turned, scale_e8m0, scales_bulk, scale_quads, widened, mixed, halves, out_f32, accumulate;
-    bool unpacked;                  /* B's codes are E2M1, and become E4M3 first, which b says they are; halves take them as they lie */
+    bool unpacked;                  /* B's codes are E2M1, and become E4M3 first, which b says they are; mixed takes them as they lie */
     moi_mx_scales mx;
     int64_t groups, m, n, k;        /* the largest: m rows of all groups for PRODUCT_ROWS, of each for PRODUCT_MASKED, k of all for PRODUCT_DEPTH */
     int64_t expected;               /* of the ragged dimension, all groups together; 0: the largest */
@@ -211,6 +211,9 @@ bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t);
 /* Whether thin_sm90 takes operands whose scales of 32 lie so, with a reduction of k, in so many groups; does products of this kind; its defines. */
 bool moii_thin_takes(const moi_format *f, int64_t k, int64_t groups);
 bool moii_thin_fits(const moii_tensor_product *p);
+/* Whether A lies in mixed_sm90's order, of so many values of a row. */
+enum { MOII_PLACED = 128 };
+static inline bool moii_tensor_placed(const moii_tensor_product *p) { return p->mixed && !p->halves; }
 /* Whether mixed_sm90, for which A becomes BF16 first, or halves_sm90 does this product, which fits, and faster than others do; if so, whether the latter. */
 bool moii_mixed_pays(const moii_tensor_product *p);
 bool moii_mixed_halves(const moii_tensor_product *p);

@@ -23,32 +23,36 @@ static void variant_of(int i, int64_t rows, char defines[MOII_DEFINES])
     moii_tensor_variant(&p, ahead[i].out, defines);
 }
 static void variant(int i, char defines[MOII_DEFINES]) { variant_of(i, ahead[i].few, defines); }
-/* Tiles of 128 rows, then of 64 for groups, which stand in front, of 96 and of 144 for the first ones. */
-enum { MIXED_AHEAD = 2 * AHEAD - 1 };
-static void mixed_variant(int i, char defines[MOII_DEFINES])
-{
-    if (i < MIXED_AHEAD) variant_of(i % AHEAD, ahead[i % AHEAD].more / (i < AHEAD ? 1 : 2), defines);
-    else variant_of(0, ahead[0].more * (i == MIXED_AHEAD ? 6 : 9) / 8, defines);
-}
-
 /* Weights alone: of 8 groups, with SwiGLU behind the first product of a layer. */
 static const struct { int grouping; moi_dtype out; int64_t rows, n, k; bool swiglu, fours; } halves_ahead[] = {
     { PRODUCT_ROWS, MOI_BF16, 256, 4096, 7168, true, false }, { PRODUCT_ROWS, MOI_BF16, 256, 7168, 2048, false, false },
     { PRODUCT_MASKED, MOI_BF16, 32, 4096, 7168, false, false }, { PRODUCT_DENSE, MOI_BF16, 32, 24576, 1536, false, false },
     { PRODUCT_ROWS, MOI_BF16, 256, 4096, 7168, true, true },  { PRODUCT_ROWS, MOI_BF16, 256, 7168, 2048, false, true },
 };
-static void halves_variant(int i, char defines[MOII_DEFINES])
+static void alone_variant(int i, int64_t rows, char defines[MOII_DEFINES])
 {
     moii_tensor_product p = { .grouping = halves_ahead[i].grouping, .a = &bf16, .b = halves_ahead[i].fours ? &mxfp4 : &mxfp8,
-                              .groups = halves_ahead[i].grouping == PRODUCT_DENSE ? 1 : 8, .m = halves_ahead[i].rows, .n = halves_ahead[i].n,
+                              .groups = halves_ahead[i].grouping == PRODUCT_DENSE ? 1 : 8, .m = rows, .n = halves_ahead[i].n,
                               .k = halves_ahead[i].k, .swiglu = halves_ahead[i].swiglu, .act = &bf16 };
     moii_tensor_variant(&p, halves_ahead[i].out, defines);
 }
 
+static void halves_variant(int i, char defines[MOII_DEFINES]) { alone_variant(i, halves_ahead[i].rows, defines); }
+
+/* Tiles of 128 rows, then of 64 for groups, which stand in front, of 96 and of 144 for the first ones; of E2M1, which stands behind, of 128. */
+enum { MIXED_AHEAD = 2 * AHEAD - 1, MIXED_BROAD = 2, MIXED_FOURS = 2, HALVES_AHEAD = sizeof halves_ahead / sizeof *halves_ahead };
+static void mixed_variant(int i, char defines[MOII_DEFINES])
+{
+    const int more = i - MIXED_AHEAD, fours = more - MIXED_BROAD, of_fours = HALVES_AHEAD - MIXED_FOURS + fours;
+    if (more < 0) variant_of(i % AHEAD, ahead[i % AHEAD].more / (i < AHEAD ? 1 : 2), defines);
+    else if (fours < 0) variant_of(0, ahead[0].more * (more ? 9 : 5) / 8, defines);
+    else alone_variant(of_fours, halves_ahead[of_fours].rows * 4, defines);
+}
+
 const moii_kernel moii_thin_kernel = { .stem = "thin_sm90", .archs = "sm_90a", .registers = 255, .variants = AHEAD, .variant = variant };
-const moii_kernel moii_mixed_kernel = { .stem = "mixed_sm90", .archs = "sm_90a", .registers = 255, .variants = MIXED_AHEAD + 2, .variant = mixed_variant };
-const moii_kernel moii_halves_kernel = { .stem = "halves_sm90", .archs = "sm_90a", .registers = 255, .variants = sizeof halves_ahead / sizeof *halves_ahead,
-                                         .variant = halves_variant };
+const moii_kernel moii_mixed_kernel = { .stem = "mixed_sm90", .archs = "sm_90a", .registers = 255, .variants = MIXED_AHEAD + MIXED_BROAD + MIXED_FOURS,
+                                          .variant = mixed_variant };
+const moii_kernel moii_halves_kernel = { .stem = "halves_sm90", .archs = "sm_90a", .registers = 255, .variants = HALVES_AHEAD, .variant = halves_variant };
 
 const moii_kernel *moii_thin_kernel_of(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
@@ -68,19 +72,25 @@ bool moii_thin_fits(const moii_tensor_product *p)
     return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && a && moii_thin_takes(p->b, p->k, p->groups);
 }
 
-/* Whether B's codes and scales lie as mixed_sm90 takes them. */
-static bool mixed_takes(const moii_tensor_product *p) { return p->b->elem == MOI_E4M3 && moii_thin_takes(p->b, p->k, p->groups); }
+/* Whether mixed_sm90 is asked to take B, E4M3 or E2M1 (of which b says E4M3 until that is settled): experts' weights alone, or where scales lie in words. */
+static bool mixed_takes(const moii_tensor_product *p)
+{
+    if (p->b->elem != MOI_E4M3 && p->b->elem != MOI_E2M1) return false;
+    const bool experts = moii_tensor_weights_alone(p) && moii_tensor_experts(p);
+    return experts ? p->k % 32 == 0 && p->groups <= THIN_GROUPS : moii_thin_takes(p->b, p->k, p->groups);
+}
 
 /* Where weights alone are scaled, few rows take halves_sm90: sums of 32 products times a scale are fewer than codes.  So do some more where mixed_sm90's
  * tiles are few for all multiprocessors, and many more where it could not, until a copy of the weights takes less than to make FP16 of them for each 64 rows
- * anew; E2M1 has to be unpacked for all other ways. */
+ * anew; of one matrix in E2M1, of which two copies would have to be made. */
 enum { NARROW = 64, NARROW_OF_FEW = 72, OFTEN = 256 }; /* rows of a group */
 bool moii_mixed_halves(const moii_tensor_product *p)
 {
     enum { LINES = 256, TILES = 4 }; /* of one of its tiles; of each multiprocessor */
     if (!moii_tensor_weights_alone(p) || p->k % 32 != 0) return false;
-    const bool few = moii_tensor_experts(p) && moii_mul(moii_ceil_div(p->n, LINES), p->groups) < TILES * p->sms;
-    return moii_tensor_group_rows(p) <= (!mixed_takes(p) || p->unpacked ? OFTEN : few ? NARROW_OF_FEW : NARROW);
+    const bool experts = moii_tensor_experts(p), fours = p->unpacked || p->b->elem == MOI_E2M1;
+    const bool few = experts && moii_mul(moii_ceil_div(p->n, LINES), p->groups) < TILES * p->sms;
+    return moii_tensor_group_rows(p) <= (!mixed_takes(p) || (fours && !experts) ? OFTEN : few ? NARROW_OF_FEW : NARROW);
 }
 
 /* One tile where one takes as many rows, or a router's, half of whose experts have more than the mean.  Measured: docs/notes/gemm-hopper.md, "Tiles of 96 and
@@ -129,7 +139,7 @@ void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, 
     if (p->mixed) {
         const moi_operand nowhere = { NULL, NULL, 0 };
         int words = moii_tensor_scales(p->b, &nowhere, p->n, p->k).words;
-        int n = p->halves ? snprintf(defines, MOII_DEFINES, "ELEM_B=%d WORDS=%d ", (int)p->b->elem, words) : 0;
+        int n = snprintf(defines, MOII_DEFINES, "ELEM_B=%d WORDS=%d ", (int)p->b->elem, words);
         snprintf(defines + n, MOII_DEFINES - (size_t)n, "GROUPS=%d OUT_F32=%d ADD=%d SCATTER=%d WEIGHTED=%d SWIGLU=%d WGS=%d WAVES=%d BN=%d STAGES=%d "
                  "SHARED_BYTES=%d", p->grouping, p->out_f32, p->accumulate, p->scatter_rows > 0, p->weighted, p->swiglu, t->wgs, t->waves, t->bn, t->stages,
                  moii_tensor_shared(p, t));

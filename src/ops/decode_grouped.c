@@ -90,12 +90,11 @@ static moi_status plan_x(const moi_plan *plan, state *s)
 }
 
 /* Rows of all experts as products are cut for them: half of a router's experts have more than the mean, and a tile that takes most of those reads their
- * weights once.  So each counts as the mean and three quarters of its deviation, which is its root.  Beside weights of E2M1, which have tiles of 64 rows for
- * as long, it brings nothing. */
+ * weights once.  So each counts as the mean and three quarters of its deviation, which is its root. */
 static int64_t usual_rows(const moi_moe_decode_desc *d, int64_t tokens)
 {
     double slots = (double)(tokens * d->top_k);
-    return d->weights.elem == MOI_E2M1 ? 0 : (int64_t)(slots + 0.75 * sqrt(slots * (double)d->experts));
+    return (int64_t)(slots + 0.75 * sqrt(slots * (double)d->experts));
 }
 
 static moi_status plan_product(const moi_plan *plan, const state *s, product *p)
@@ -112,12 +111,12 @@ static moi_status plan_product(const moi_plan *plan, const state *s, product *p)
 
 /* How products are cut, and whether weights of mx32 become BF16 first, or E2M1 E4M3, follows from how many rows there can be: what suits thousands of tokens
  * takes longer for a hundred than the decode rows.  So there are products for as few rows of each expert in the mean as mostly fit a tile of 64, of 128, of
- * 192 (MXFP8: of 64, 96, 128, 144), for fewer than copies of weights are worth it for, and for all: as the products of Hopper change their ways. */
+ * 192 (of mx32: of 64, 96, 128, 144), for fewer than copies of weights are worth it for, and for all: as the products of Hopper change their ways. */
 static moi_status plan_sizes(const moi_plan *plan, state *s)
 {
-    static const int64_t ends[][SIZES] = { { 58, 119, 181, 511, INT64_MAX }, { 58, 78, 116, 147, 999, INT64_MAX }, { 64, 256, 1023, INT64_MAX } };
+    static const int64_t ends[][SIZES] = { { 58, 119, 181, 511, INT64_MAX }, { 58, 78, 116, 147, 999, INT64_MAX } };
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    const int64_t *rows = ends[d->weights.recipe != MOI_RECIPE_MX32 ? 0 : d->weights.elem == MOI_E2M1 ? 2 : 1];
+    const int64_t *rows = ends[d->weights.recipe == MOI_RECIPE_MX32];
     for (int i = 0; i < SIZES; i++) {
         int64_t slots = moii_mul(rows[i], d->experts), tokens = slots < 0 ? d->max_tokens : moii_min(slots / d->top_k, d->max_tokens);
         if (tokens < d->grouped_from) continue; /* the decode row's */

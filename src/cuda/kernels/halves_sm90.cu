@@ -27,10 +27,12 @@
 #define ROW_BYTES (ELEM_B == PRODUCT_E2M1 ? 64 : 128)
 #define FACTORS_BYTES ((STAGES + 1) * BN * 4) /* of a unit, and of as many as can have been begun behind it */
 #define STAGE_ARRIVALS (1 + 2) /* of scales each warp's */
+#define WORDS_AHEAD 4
 #define LOADING_REGISTERS 72
 #define MULTIPLYING_REGISTERS 216
 #include "mixed_tile.cuh"
 #include "halves_scales.cuh"
+#include "weight_scales.cuh"
 #include "halves_multiply.cuh"
 
 extern "C" {

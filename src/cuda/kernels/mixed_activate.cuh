@@ -9,7 +9,7 @@
 #define PAIRS 4
 #include "activate_pairs.cuh"
 
-#define ACT_COLUMNS (THIN_ROOM(BN) / 64) /* in gate's half of the room, and in up's */
+#define ACT_COLUMNS (THIN_ROOM(BN) / 64) /* in gate's half of the room, and in up's; columns are fewer or a multiple */
 
 /* line: of the warp's first row of gate; there are `lines` of them. */
 MOII_FN void store_activated(const product_args &a, const unit &u, int columns, int line, int lines, const float *gate, const float *up, unsigned int room)
@@ -19,7 +19,7 @@ MOII_FN void store_activated(const product_args &a, const unit &u, int columns, 
     for (int from = 0; from < columns; from += ACT_COLUMNS) {
         if (from >= u.rows) break;
         __syncwarp(); /* what was there has been read */
-        const int some = min(columns - from, ACT_COLUMNS);
+        const int some = min(columns, ACT_COLUMNS);
         fill_room(a, u, some, from, gate + from / 2, room), fill_room(a, u, some, from, up + from / 2, room + THIN_ROOM(BN) / 2);
         __syncwarp();
 #pragma unroll 1

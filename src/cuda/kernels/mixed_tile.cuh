@@ -5,7 +5,7 @@
  *             ROW_BYTES   of a row of B in a stage
  *             FACTORS_BYTES   for what there is of rows of A
  *             STAGE_ARRIVALS  at full_barrier, one of them the tiles' copies'
- *             LOADING_REGISTERS, MULTIPLYING_REGISTERS   of a thread: 128 times the one and 256 times the other are no more than there are */
+ *             LOADING_REGISTERS, MULTIPLYING_REGISTERS   of a thread: who takes more than all have at first waits for ever */
 #ifndef MOII_MIXED_TILE_CUH
 #define MOII_MIXED_TILE_CUH
 
@@ -29,6 +29,7 @@
 #define FACTORS_AT (ROOMS_AT + 4 * WGS * THIN_ROOM(BN))
 #define GROUPS_AT (FACTORS_AT + FACTORS_BYTES)
 static_assert(SHARED_BYTES == GROUPS_AT + (3 * THIN_GROUPS + 1) * 4, "the launch reserves another number of bytes");
+static_assert(LOADING_REGISTERS + 2 * MULTIPLYING_REGISTERS <= 3 * 168, "a block of 384 threads begins with 168 registers of each");
 static_assert(!SWIGLU || !(OUT_F32 || SCATTER || WEIGHTED), "what store_activated does");
 static_assert((BN == 64 || BN == 96 || BN == 128 || BN == 144) && WGS == 2 && WAVES == 2, "what loading warps bring");
 

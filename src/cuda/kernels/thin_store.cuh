@@ -94,11 +94,13 @@ MOII_FN void store_part(const product_args &a, const unit &u, int columns, int f
 /* line: of the warp's first row of B. */
 MOII_FN void store_tile(const product_args &a, const unit &u, int columns, int line, const float *sum, unsigned int room)
 {
+    const int left = columns % ROOM_COLUMNS, most = columns - left;
 #pragma unroll
-    for (int from = 0; from < columns; from += ROOM_COLUMNS) {
-        if (from >= u.rows) break;
-        store_part(a, u, min(columns - from, ROOM_COLUMNS), from, line, sum + from / 2, room);
+    for (int from = 0; from < most; from += ROOM_COLUMNS) {
+        if (from >= u.rows) return;
+        store_part(a, u, ROOM_COLUMNS, from, line, sum + from / 2, room);
     }
+    if (left && most < u.rows) store_part(a, u, left, most, line, sum + most / 2, room);
 }
 
 #endif

@@ -5,8 +5,8 @@
  *
  *   A list may name the rows; counts may say how many a group has.
  *
- *   defines   ELEM: MOI_E4M3, MOI_E5M2 or, PLACED, MOI_BF16, which has no scales;  PLACED: 1: each 128 values in mixed_sm90's order, of a row that is a
- *             multiple of that
+ *   defines   ELEM: MOI_E4M3, MOI_E5M2 or, PLACED, MOI_BF16, which has no scales;  PLACED: 1: each 128 values in mixed_sm90's order, of BF16 with zeros
+ *             behind a row's last, of others of rows that are a multiple of that
  *   grid      any; with counts, blocks below each other have different groups; 256 threads, each takes 16 values at a time: half a block of one scale */
 #define WIDEN_E5M2 (ELEM == PRODUCT_E5M2)
 #include "product_sm90_args.h"
@@ -39,7 +39,7 @@ MOII_FN void widen_placed(const widen_sm90_args &a, const unsigned char *codes, 
 #pragma unroll
     for (int c = 0; c < 4; c++) {
 #if ELEM == PRODUCT_BF16
-        const uint2 four = __ldg((const uint2 *)codes + block * 32 + c * 8 + s);
+        const uint2 four = block * 4 + c < a.blocks ? __ldg((const uint2 *)codes + block * 32 + c * 8 + s) : make_uint2(0, 0);
         even[c] = __byte_perm(four.x, four.y, 0x5410), odd[c] = __byte_perm(four.x, four.y, 0x7632);
 #else
         const unsigned int word = __ldg((const unsigned int *)codes + block * 32 + c * 8 + s);
