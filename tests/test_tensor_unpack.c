@@ -24,11 +24,11 @@ static moit_matrix in_e4m3(const moit_matrix *m)
     return to;
 }
 
-/* D of a plan of its own, whose kernel's defines have this one or, NULL, whatever. */
-static void *result(moit_job *j, moit_rng rng, const char *define)
+/* D of a plan of its own, whose kernel's defines have this one and its tile or, NULL, whatever. */
+static void *result(moit_job *j, moit_rng rng, const char *define, const char *tile)
 {
     moit_job_plan(j, moit_gpu());
-    assert_true(!define || moit_job_chose(j, define));
+    assert_true((!define || moit_job_chose(j, define)) && (!tile || moit_job_chose(j, tile)));
     moit_job_fill(j, &rng);
     moit_job_run(j);
     moit_job_check(j, 0);
@@ -38,8 +38,8 @@ static void *result(moit_job *j, moit_rng rng, const char *define)
     return d;
 }
 
-/* Few rows of each group, in whose products codes become FP16 as they lie, more, groups without any, of which nothing is unpacked, copies of B in BF16, lists
- * of rows, scales in all layouts, rows apart. */
+/* Few rows of each group, in whose products codes become FP16 as they lie, more, of which they become BF16, groups without any, of which nothing is unpacked,
+ * copies of B in BF16, lists of rows, scales in all layouts, rows apart. */
 static void test_same_bits(void **state)
 {
     (void)state;
@@ -49,7 +49,7 @@ static void test_same_bits(void **state)
         moi_layout layout;
         int64_t cuts[5], m, n, k, pad, gather;
         int32_t sm_limit;
-        bool as_they_lie, adds, overlap; /* the first: codes of E2M1 become FP16 or BF16 in the product, else E4M3 in front of it */
+        bool as_they_lie, unpacked, adds, overlap; /* the first: codes of E2M1 become FP16 or BF16 in the product; the second: E4M3 in front of it */
         const char *tile;                /* that only mixed_sm90 has */
     } cases[] = {
         { .grouping = MOI_GROUP_M, .cuts = { 0, 3, 3, 90, 91 }, .n = 136, .k = 256, .as_they_lie = true },
@@ -61,11 +61,14 @@ static void test_same_bits(void **state)
         { .grouping = MOI_GROUP_MASKED, .cuts = { 5, 0, 64, 20 }, .m = 64, .as_they_lie = true, .n = 200, .k = 128, .pad = 32 },
         { .grouping = MOIT_DENSE, .layout = MOI_LAYOUT_TILED, .as_they_lie = true, .m = 33, .n = 300, .k = 512, .sm_limit = 8, .overlap = true },
         { .grouping = MOI_GROUP_M, .cuts = { 0, 100, 180, 330, 560 }, .n = 264, .k = 416, .as_they_lie = true, .overlap = true, .tile = "BN=144" },
-        { .grouping = MOI_GROUP_M, .layout = MOI_LAYOUT_COL, .cuts = { 0, 80, 160, 161, 330 }, .n = 136, .k = 96, .as_they_lie = true, .adds = true,
+        { .grouping = MOI_GROUP_M, .layout = MOI_LAYOUT_COL, .cuts = { 0, 80, 160, 161, 280 }, .n = 136, .k = 96, .as_they_lie = true, .adds = true,
           .tile = "BN=96" },
         { .grouping = MOI_GROUP_M, .layout = MOI_LAYOUT_TILED, .cuts = { 0, 200, 300, 301, 700 }, .n = 72, .k = 544, .as_they_lie = true, .gather = 90,
           .tile = "BN=128" },
         { .grouping = MOI_GROUP_MASKED, .cuts = { 100, 0, 120, 64 }, .m = 120, .as_they_lie = true, .n = 300, .k = 288, .pad = 32, .tile = "BN=128" },
+        { .grouping = MOIT_DENSE, .as_they_lie = true, .m = 300, .n = 1000, .k = 256, .sm_limit = 4, .tile = "BN=128" },
+        { .grouping = MOI_GROUP_M, .cuts = { 0, 0, 2300, 2300, 4200 }, .n = 24, .k = 64, .unpacked = true },
+        { .grouping = MOI_GROUP_MASKED, .cuts = { 5, 0, 1050, 20 }, .m = 1056, .n = 24, .k = 64, .unpacked = true },
         { .grouping = MOIT_DENSE, .m = 400, .n = 72, .k = 224, .pad = 32, .adds = true },
     };
     int parts, part = moit_part(&parts);
@@ -79,10 +82,11 @@ static void test_same_bits(void **state)
         else if (j.grouping == MOI_GROUP_MASKED) memcpy(j.counts, cases[i].cuts, 4 * sizeof *j.counts);
         if (cases[i].gather) moit_job_gather(&j, &rng, cases[i].gather);
         moit_job_operands(&j, &rng);
-        void *first = result(&j, rng, cases[i].tile ? cases[i].tile : cases[i].as_they_lie ? "ELEM_B=8" : NULL);
+        const char *copied = cases[i].unpacked ? "SCALING=0" : NULL; /* in BF16, of what was unpacked */
+        void *first = result(&j, rng, cases[i].as_they_lie ? "ELEM_B=8" : copied, cases[i].tile);
         moit_matrix narrow = j.b;
         j.b = in_e4m3(&narrow);
-        void *second = result(&j, rng, cases[i].as_they_lie ? "ELEM_B=4" : NULL);
+        void *second = result(&j, rng, cases[i].as_they_lie ? "ELEM_B=4" : copied, cases[i].tile);
         assert_memory_equal(first, second, (size_t)(j.lines * moit_job_line(&j)));
         moit_free(first), moit_free(second);
         moit_matrix_free(&narrow), moit_matrix_free(&j.a), moit_matrix_free(&j.b);

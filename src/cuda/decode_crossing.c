@@ -31,7 +31,7 @@ static double jobs_of(double rows, int columns, int64_t most)
 #define BESIDES 0.5
 #define BESIDES_OF_MORE 0.27 /* of 8 bits */
 #define MOST_FOURS_OF_8 1.45
-#define MOST_FOURS_OF_16 1.08
+#define MOST_FOURS_OF_16 1.09
 #define FOURS_BYTES 35e6
 static double most_jobs(const moi_moe_decode_desc *d, int columns)
 {

@@ -182,8 +182,8 @@ bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t)
 void moii_tensor_settle(moii_tensor_product *p, int sms)
 {
     p->sms = moii_tensor_sms(p, sms);
-    p->mixed = moii_mixed_pays(p);
-    p->halves = p->mixed && moii_mixed_halves(p);
+    p->mixed = p->halves = false;
+    if (moii_mixed_pays(p)) p->mixed_rows = moii_mixed_tile(p).bn, p->halves = moii_mixed_halves(p), p->mixed = true;
     if (p->mixed && p->unpacked) p->unpacked = false, p->b = &fours[p->b->layout];
     if (p->mixed) p->widened = false, p->a = &plain_bf16;
     if (p->widened) {

@@ -17,6 +17,7 @@ typedef struct moii_tensor_product {
     int grouping, scaling;          /* PRODUCT_..., SCALING_... */
     const moi_format *a, *b;
     bool a_turned, b_turned, scale_e8m0, scales_bulk, scale_quads, widened, mixed, halves, out_f32, accumulate;
+    int mixed_rows;                 /* mixed: of A in a tile */
     bool unpacked;                  /* B's codes are E2M1, and become E4M3 first, which b says they are; mixed takes them as they lie */
     moi_mx_scales mx;
     int64_t groups, m, n, k;        /* the largest: m rows of all groups for PRODUCT_ROWS, of each for PRODUCT_MASKED, k of all for PRODUCT_DEPTH */

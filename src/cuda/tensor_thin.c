@@ -23,6 +23,7 @@ static void variant_of(int i, int64_t rows, char defines[MOII_DEFINES])
     moii_tensor_variant(&p, ahead[i].out, defines);
 }
 static void variant(int i, char defines[MOII_DEFINES]) { variant_of(i, ahead[i].few, defines); }
+
 /* Weights alone: of 8 groups, with SwiGLU behind the first product of a layer. */
 static const struct { int grouping; moi_dtype out; int64_t rows, n, k; bool swiglu, fours; } halves_ahead[] = {
     { PRODUCT_ROWS, MOI_BF16, 256, 4096, 7168, true, false }, { PRODUCT_ROWS, MOI_BF16, 256, 7168, 2048, false, false },
@@ -51,7 +52,7 @@ static void mixed_variant(int i, char defines[MOII_DEFINES])
 
 const moii_kernel moii_thin_kernel = { .stem = "thin_sm90", .archs = "sm_90a", .registers = 255, .variants = AHEAD, .variant = variant };
 const moii_kernel moii_mixed_kernel = { .stem = "mixed_sm90", .archs = "sm_90a", .registers = 255, .variants = MIXED_AHEAD + MIXED_BROAD + MIXED_FOURS,
-                                          .variant = mixed_variant };
+                                        .variant = mixed_variant };
 const moii_kernel moii_halves_kernel = { .stem = "halves_sm90", .archs = "sm_90a", .registers = 255, .variants = HALVES_AHEAD, .variant = halves_variant };
 
 const moii_kernel *moii_thin_kernel_of(const moii_tensor_product *p, const moii_tensor_tile *t)
@@ -80,48 +81,55 @@ static bool mixed_takes(const moii_tensor_product *p)
     return experts ? p->k % 32 == 0 && p->groups <= THIN_GROUPS : moii_thin_takes(p->b, p->k, p->groups);
 }
 
-/* Where weights alone are scaled, few rows take halves_sm90: sums of 32 products times a scale are fewer than codes.  So do some more where mixed_sm90's
- * tiles are few for all multiprocessors, and many more where it could not, until a copy of the weights takes less than to make FP16 of them for each 64 rows
- * anew; of one matrix in E2M1, of which two copies would have to be made. */
-enum { NARROW = 64, NARROW_OF_FEW = 72, OFTEN = 256 }; /* rows of a group */
+/* Where weights alone are scaled, few rows take halves_sm90: sums of 32 products times a scale are fewer than codes.  So do more where mixed_sm90 could not,
+ * until a copy of the weights takes less than to make FP16 of them for each 64 rows anew; and of one matrix in E2M1, of which two copies would be made. */
+enum { NARROW = 64, OFTEN = 256 }; /* rows of a group */
 bool moii_mixed_halves(const moii_tensor_product *p)
 {
-    enum { LINES = 256, TILES = 4 }; /* of one of its tiles; of each multiprocessor */
-    if (!moii_tensor_weights_alone(p) || p->k % 32 != 0) return false;
-    const bool experts = moii_tensor_experts(p), fours = p->unpacked || p->b->elem == MOI_E2M1;
-    const bool few = experts && moii_mul(moii_ceil_div(p->n, LINES), p->groups) < TILES * p->sms;
-    return moii_tensor_group_rows(p) <= (!mixed_takes(p) || (fours && !experts) ? OFTEN : few ? NARROW_OF_FEW : NARROW);
+    const bool one_of_fours = (p->unpacked || p->b->elem == MOI_E2M1) && !moii_tensor_experts(p);
+    return moii_tensor_weights_alone(p) && p->k % 32 == 0 && moii_tensor_group_rows(p) <= (!mixed_takes(p) || one_of_fours ? OFTEN : NARROW);
 }
 
-/* One tile where one takes as many rows, or a router's, half of whose experts have more than the mean.  Measured: docs/notes/gemm-hopper.md, "Tiles of 96 and
- * 144 rows". */
+/* Tiles of so many rows of A. */
+static int64_t tiles_of(const moii_tensor_product *p, int64_t rows, int bn)
+{
+    enum { LINES = 256 };
+    return moii_mul(moii_ceil_div(rows, bn) * moii_ceil_div(p->n, LINES), moii_tensor_experts(p) ? p->groups : 1);
+}
+
+/* Whether the last round's idle multiprocessors do not cost what it gains: measured (gemm-hopper.md). */
+static bool enough_tiles(const moii_tensor_product *p, int64_t rows, int bn)
+{
+    bool experts = moii_tensor_experts(p), alone = moii_tensor_weights_alone(p);
+    int64_t tiles = tiles_of(p, rows, bn), busy = (experts && rows > NARROW) || alone ? 75 : 80; /* per cent */
+    if (tiles <= 0 || (alone && experts)) return tiles > 0;
+    return alone && bn == NARROW ? 8 * tiles >= p->sms : 100 * tiles >= busy * moii_ceil_div(tiles, p->sms) * p->sms;
+}
+
+/* Rows of A of a tile: one tile where one takes as many, or a router's, half of whose experts have more than the mean.  Measured: docs/notes/gemm-hopper.md,
+ * "Tiles of 96 and 144 rows". */
+static int rows_of_tile(const moii_tensor_product *p)
+{
+    enum { SOME = 85, SOME_OF_ONE = 72, MOST = 156 }; /* rows of a group; fewer where one round takes all tiles, for a second tile is another round */
+    const int64_t rows = moii_mixed_halves(p) ? 0 : moii_tensor_group_rows(p);
+    if (rows <= NARROW) return 64;
+    if (rows <= (tiles_of(p, rows, 96) > p->sms ? SOME : SOME_OF_ONE)) return 96;
+    return rows > 128 && rows <= MOST && enough_tiles(p, rows, 144) ? 144 : 128;
+}
+
 moii_tensor_tile moii_mixed_tile(const moii_tensor_product *p)
 {
-    enum { SOME = 85, MOST = 156 };
-    const int64_t rows = moii_mixed_halves(p) ? 0 : moii_tensor_group_rows(p);
-    const int bn = rows <= NARROW ? 64 : rows <= SOME ? 96 : rows > 128 && rows <= MOST ? 144 : 128;
-    return (moii_tensor_tile){ 2, 2, bn, 12, 1, 1, 1, 0, 0, 0, 1 };
+    return (moii_tensor_tile){ 2, 2, p->mixed ? p->mixed_rows : rows_of_tile(p), 12, 1, 1, 1, 0, 0, 0, 1 };
 }
 
 /* A copy of A that is larger than one of the weights is not asked for. */
 static bool mixed_fits(const moii_tensor_product *p)
 {
     enum { SMALL = 1024 }; /* rows of a group */
-    int64_t copied = moii_mul(p->m, p->grouping == PRODUCT_MASKED ? p->groups : 1), values = moii_mul(copied, p->k);
+    int64_t copied = moii_mul(p->m, p->grouping == PRODUCT_MASKED ? p->groups : 1), values = moii_mul(copied, moii_round_up(p->k, MOII_PLACED));
     bool few = p->grouping != PRODUCT_MASKED || p->m <= moii_max(p->n, SMALL), straight = p->grouping != PRODUCT_DEPTH && !p->a_turned;
     bool takes = (moii_mixed_halves(p) || mixed_takes(p)) && p->groups <= THIN_GROUPS;
     return p->scaling == SCALING_MX && straight && few && values >= 0 && values / 16 < UINT32_MAX && takes;
-}
-
-/* Whether the last round's idle multiprocessors do not cost what it gains: measured (gemm-hopper.md). */
-static bool enough_tiles(const moii_tensor_product *p, int64_t rows)
-{
-    bool experts = moii_tensor_experts(p), alone = moii_tensor_weights_alone(p);
-    moii_tensor_tile t = moii_mixed_tile(p);
-    int64_t tiles = moii_mul(moii_ceil_div(rows, t.bn) * moii_ceil_div(p->n, moii_tile_lines(p, &t)), experts ? p->groups : 1);
-    int64_t busy = (experts && rows > NARROW) || alone ? 75 : 80; /* per cent */
-    if (tiles <= 0 || (alone && experts)) return tiles > 0;
-    return alone && t.bn == NARROW ? 8 * tiles >= p->sms : 100 * tiles >= busy * moii_ceil_div(tiles, p->sms) * p->sms;
 }
 
 /* Rows of a group, in the mean, that are too many for thin_sm90, too few for a copy of the weights, which is all else that there is where these alone are
@@ -131,7 +139,7 @@ bool moii_mixed_pays(const moii_tensor_product *p)
     if (!mixed_fits(p)) return false;
     bool experts = moii_tensor_experts(p), alone = moii_tensor_weights_alone(p);
     int64_t rows = moii_tensor_group_rows(p), least = alone ? 0 : experts ? 33 : 384, most = experts ? 1023 : 767;
-    return rows >= least && (rows <= most || p->grouping == PRODUCT_MASKED) && enough_tiles(p, rows);
+    return rows >= least && (rows <= most || p->grouping == PRODUCT_MASKED) && enough_tiles(p, rows, rows_of_tile(p));
 }
 
 void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, char defines[MOII_DEFINES])

@@ -114,7 +114,7 @@ static moi_status plan_product(const moi_plan *plan, const state *s, product *p)
  * 192 (of mx32: of 64, 96, 128, 144), for fewer than copies of weights are worth it for, and for all: as the products of Hopper change their ways. */
 static moi_status plan_sizes(const moi_plan *plan, state *s)
 {
-    static const int64_t ends[][SIZES] = { { 58, 119, 181, 511, INT64_MAX }, { 58, 78, 116, 147, 999, INT64_MAX } };
+    static const int64_t ends[][SIZES] = { { 58, 119, 181, 511, INT64_MAX }, { 58, 78, 116, 146, 999, INT64_MAX } };
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     const int64_t *rows = ends[d->weights.recipe == MOI_RECIPE_MX32];
     for (int i = 0; i < SIZES; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mixed_activate.cuh: SwiGLU of a tile's sums of mixed_sm90 or halves_sm90, one wave of which are of gate, the other of up.
  *
- * Both are rounded to BF16, as if they had been stored, and change places in the warp's room as thin_store.cuh has it: 32 columns at a time. */
+ * Both are rounded to BF16, as if they had been stored, and change places in the warp's room as thin_store.cuh has it: as many columns at a time as half of
+ * it takes. */
 #ifndef MOII_MIXED_ACTIVATE_CUH
 #define MOII_MIXED_ACTIVATE_CUH
 

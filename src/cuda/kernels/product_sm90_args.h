@@ -44,7 +44,7 @@
 #define THIN_GROUPS 512        /* thin_sm90, mixed_sm90: at most */
 #define THIN_ROWS 32           /* of A that come at a time */
 #define HALVES_ROWS 16         /* the same of halves_sm90 */
-#define MIXED_ROWS(bn) ((bn) % THIN_ROWS ? HALVES_ROWS : THIN_ROWS)
+#define MIXED_ROWS(bn) ((bn) % THIN_ROWS ? 16 : THIN_ROWS) /* the same of mixed_sm90 */
 #define THIN_ROOM(bn) ((bn) > 128 ? 1024 : 2048) /* of a warp, for what it stores: bytes */
 
 typedef struct product_map { PRODUCT_ALIGNED unsigned long long opaque[16]; } product_map;

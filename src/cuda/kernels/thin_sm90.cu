@@ -53,7 +53,7 @@ static_assert(BN == 64 && BM == 128, "what loading warps bring");
 #include "thin_ring.cuh"
 #include "thin_units.cuh"
 #include "thin_load.cuh"
-#include "thin_row_scales.cuh"
+#include "thin_scales.cuh"
 #include "thin_store.cuh"
 #include "thin_multiply.cuh"
 
