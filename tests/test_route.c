@@ -8,7 +8,7 @@
 typedef struct shape { int64_t t, e, k; int renormalize; float aux; } shape;
 static const shape shapes[] = {
     { 0, 4, 2, 0, 0.1f }, { 1, 1, 1, 1, 0.5f }, { 1, 8, 2, 1, 0 }, { 17, 8, 2, 1, 0.01f }, { 33, 8, 8, 0, 0.3f }, { 65, 5, 3, 0, 0 },
-    { 130, 64, 6, 1, 1.0f }, { 40, 128, 1, 0, 0.25f },
+    { 130, 64, 6, 1, 1.0f }, { 40, 128, 1, 0, 0.25f }, { 9, 1100, 3, 1, 0.2f },
 };
 
 typedef struct routing { /* everything of one run */

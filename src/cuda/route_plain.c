@@ -2,7 +2,6 @@
  * route_plain.c: launches route_plain.cu: the tokens, then what is summed over them. */
 #include "route_plain.h"
 
-
 #include "format.h"
 #include "kernels/route_plain_args.h"
 
@@ -36,7 +35,7 @@ static moi_status launch_on(const moi_plan *plan, const moii_gpu_kernel *kernel,
 {
     bool tokens = step == ROUTE_TOKENS || step == ROUTE_BACKWARD;
     moii_gpu_launch l = { .grid = { tokens ? moii_ceil_div(a->tokens, TOKENS) : 1 }, .threads = THREADS,
-                          .overlap = moii_gpu_of(plan->ctx)->capability >= 90 };
+                          .shared_bytes = tokens ? 0 : 4 * ROUTE_HELD_EXPERTS, .overlap = moii_gpu_of(plan->ctx)->capability >= 90 };
     a->step = step;
     return tokens && !a->tokens ? MOI_OK : moii_gpu_run(plan, kernel, &l, a, stream);
 }

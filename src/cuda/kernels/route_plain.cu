@@ -3,6 +3,7 @@
  * route_plain: moi_route_run and moi_route_backward_run; plain CUDA for capability 8.0 and newer.
  *
  *   grid      ROUTE_TOKENS, ROUTE_BACKWARD: a warp for each token, 4 to a block; ROUTE_AUX, ROUTE_SLOPE: one block
+ *   shared    these two: a word for each of ROUTE_HELD_EXPERTS; the others none, and so they start beside blocks that leave none
  *   token     route_topk.cuh
  *   launch    begins before the grid before it has ended, and waits for it, on devices that can (9.0 and newer)
  */
@@ -11,18 +12,44 @@
 #include "route_plain_args.h"
 #include "route_topk.cuh"
 
+extern "C" {
+extern __shared__ unsigned int counted[];
+}
+
+/* counted[e]: slots of expert first + e. */
+MOII_FN void count_slots(const route_plain_args &a, long long first)
+{
+    for (int e = (int)threadIdx.x; e < ROUTE_HELD_EXPERTS; e += (int)blockDim.x) counted[e] = 0;
+    __syncthreads();
+#pragma unroll 4
+    for (long long i = threadIdx.x; i < a.tokens * a.top_k; i += blockDim.x) {
+        const long long e = a.ids[i] - first;
+        if (e >= 0 && e < ROUTE_HELD_EXPERTS) atomicAdd(counted + e, 1u);
+    }
+    __syncthreads();
+}
+
+/* The sum of p's column e, in the order of tokens. */
+MOII_FN double mass_of(const route_plain_args &a, long long e)
+{
+    double mass = 0;
+#pragma unroll 8
+    for (long long i = 0; i < a.tokens; i++) mass += (double)a.probs[i * a.experts + e];
+    return mass;
+}
+
 /* slope[e] = its count and, for the loss, times its mass; then the loss, in the order of experts.  One block. */
 MOII_FN void sum_experts(const route_plain_args &a)
 {
     const double t = (double)a.tokens, coef = (double)a.aux_coef * (double)a.experts;
-    for (long long e = threadIdx.x; e < a.experts; e += blockDim.x) {
-        double mass = 0;
-        long long count = 0;
-        for (long long i = 0; i < a.tokens * a.top_k; i++) count += a.ids[i] == e;
-        for (long long i = 0; a.step == ROUTE_AUX && i < a.tokens; i++) mass += (double)a.probs[i * a.experts + e];
-        a.slope[e] = a.step == ROUTE_AUX ? (double)count / t * (mass / t) : (double)count * (coef / (t * t));
+    for (long long first = 0; first < a.experts; first += ROUTE_HELD_EXPERTS) {
+        if (coef != 0) count_slots(a, first);
+        for (long long e = first + threadIdx.x; e < min(a.experts, first + ROUTE_HELD_EXPERTS); e += blockDim.x) {
+            const double count = coef != 0 ? (double)counted[e - first] : 0;
+            a.slope[e] = a.step == ROUTE_AUX ? count / t * (mass_of(a, e) / t) : count * (coef / (t * t));
+        }
+        __syncthreads(); /* before they are counted anew */
     }
-    __syncthreads();
     if (a.step != ROUTE_AUX || threadIdx.x) return;
     double sum = 0;
     for (long long e = 0; e < a.experts; e++) sum += a.slope[e];

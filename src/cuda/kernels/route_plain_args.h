@@ -5,6 +5,7 @@
 
 /* One launch does one of these. */
 enum { ROUTE_TOKENS = 0, ROUTE_AUX = 1, ROUTE_SLOPE = 2, ROUTE_BACKWARD = 3 };
+enum { ROUTE_HELD_EXPERTS = 1024 }; /* whose slots are counted at a time */
 
 typedef struct route_plain_args {
     const float *logits, *d_weights;
