@@ -17,7 +17,7 @@ typedef struct tile_case {
     int tile;
 } tile_case;
 
-static void check(const tile_case *c, size_t i)
+static void check_case(const tile_case *c, size_t i)
 {
     const char *why;
     const bool ragged = c->grouping == PRODUCT_ROWS;
@@ -29,6 +29,11 @@ static void check(const tile_case *c, size_t i)
     const done_by by = p.halves ? HALVES : p.mixed ? MIXED : OTHERS;
     if (by != c->by || (by != OTHERS && t.bn != c->tile)) fail_msg("case %zu: %d, tiles of %d rows", i, (int)by, t.bn);
     if (by != OTHERS) assert_true(!p.unpacked && p.b->elem == c->b->elem);
+}
+
+static void check(const tile_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) check_case(&cases[i], i);
 }
 
 /* One tile for as many rows as mostly fit it; 144 not where it would leave multiprocessors idle, nor 96 where one round takes all tiles and there are nearly as
@@ -46,7 +51,7 @@ static void test_tiles(void **state)
         { PRODUCT_ROWS, &mxfp8, &mxfp8, 16, 136, 1024, 2048, MIXED, 128 },  { PRODUCT_MASKED, &mxfp8, &mxfp8, 64, 144, 2048, 2048, MIXED, 144 },
         { PRODUCT_DENSE, &plain, &mxfp8, 1, 136, 16896, 7168, MIXED, 128 }, { PRODUCT_DENSE, &mxfp8, &mxfp8, 1, 512, 7168, 16384, MIXED, 128 },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i], i);
+    check(cases, sizeof cases / sizeof *cases);
 }
 
 /* Experts' weights alone, in E4M3 or E2M1: reductions of any number of whole blocks, scales anyhow; of one matrix scales in words, and E2M1 from 257 rows
@@ -63,7 +68,7 @@ static void test_alone(void **state)
         { PRODUCT_DENSE, &plain, &mxfp4, 1, 257, 22528, 1536, MIXED, 128 },  { PRODUCT_DENSE, &plain, &mxfp4, 1, 257, 22528, 1568, OTHERS, 0 },
         { PRODUCT_DENSE, &plain, &cols, 1, 100, 24576, 1536, HALVES, 64 },   { PRODUCT_DENSE, &plain, &mxfp8, 1, 100, 33792, 1536, MIXED, 128 },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i], i);
+    check(cases, sizeof cases / sizeof *cases);
 }
 
 /* Products that MoE decode plans for so many rows in the mean (decode_grouped.c) have these tiles for any number of experts. */
@@ -76,7 +81,7 @@ static void test_means(void **state)
             const double slots = (double)(means[i].mean * experts);
             const int64_t planned = (int64_t)(slots + 0.75 * sqrt(slots * (double)experts)), rows = (planned + experts - 1) / experts;
             const tile_case c = { PRODUCT_ROWS, &plain, &mxfp8, experts, rows, 8192, 2048, means[i].tile == 64 ? HALVES : MIXED, means[i].tile };
-            check(&c, i);
+            check_case(&c, i);
         }
 }
 

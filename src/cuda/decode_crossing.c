@@ -18,10 +18,11 @@ static double jobs_of(double rows, int columns, int64_t most)
     return jobs;
 }
 
-/* Measured (docs/notes/warp-decode.md, "More than 128 tokens", "Products for a router's experts"): for each byte of weights and job the decode row takes
- * nearly as long as grouped products, which take 25 us more, the time of so many bytes, and by jobs of 16 columns less, for some of a second job's weights are
- * in L2; by jobs of more multiplying bounds 8 bits, so that they take longer, and BF16 only of 32; with MXFP4, of whose launches products hide more, by jobs of
- * 8 columns less.  Of small layers, where 25 us are many jobs, broad ones are few to share and take longer for it: then no more than so many BESIDES. */
+/* Measured (docs/notes/warp-decode.md, "More than 128 tokens", "Products for a router's experts", "Few experts, small layers, and many slots"): for each
+ * byte of weights and job the decode row takes nearly as long as grouped products, which take 25 us more, the time of so many bytes, and by jobs of 16
+ * columns less, for some of a second job's weights are in L2; by jobs of more multiplying bounds 8 bits, so that they take longer, and BF16 only of 32.
+ * Where these 25 us are the time of many jobs, layers are small, and few broad jobs end less evenly: then no more than so many BESIDES.  MXFP4 is bound by
+ * multiplying in either: what products take besides is the time of fewer bytes, and by jobs of 8 columns the decode row takes less. */
 #define MOST_OF_8 1.02
 #define MOST_OF_16 1.065
 #define MOST_OF_MORE 0.88

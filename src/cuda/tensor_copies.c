@@ -60,10 +60,7 @@ static int64_t matrices(const moii_tensor_product *p, int operand)
 }
 
 /* Values of a row of the copy of an operand. */
-static int64_t copied_depth(const moii_tensor_product *p, int operand, int64_t k)
-{
-    return operand == 0 && moii_tensor_placed(p) ? moii_round_up(k, MOII_PLACED) : k;
-}
+static int64_t copied_depth(const moii_tensor_product *p, int operand, int64_t k) { return operand ? k : moii_tensor_across(p, k); }
 
 /* Elements of the largest. */
 static int64_t elements(const moii_tensor_plan *s, int operand)
@@ -227,7 +224,7 @@ moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor
     if (!p->widened && !p->mixed && !p->gather_rows) return MOI_OK;
     MOII_TRY(moii_tensor_check_pitch(plan, where, "a", pitch_of(&s->a, c->run.a, c->run.k)));
     if (p->widened || p->mixed) MOII_TRY(moii_tensor_check_pitch(plan, where, "b", pitch_of(&s->b, c->run.b, c->run.k)));
-    c->a = (moi_operand){ base + s->copies_at[0], base + s->scales_at, moii_tensor_placed(p) ? copied_depth(p, 0, c->run.k) : 0 };
+    c->a = (moi_operand){ base + s->copies_at[0], base + s->scales_at, 0 };
     if (p->halves) MOII_TRY(halve(plan, &c->run, &c->a, stream));
     else if (orders(s)) MOII_TRY(bring_into_order(plan, &c->run, &c->a, stream));
     else if (s->copy[0].kernel && !p->widens) MOII_TRY(widen(plan, 0, &c->run, base, stream)); /* else the product does it */

@@ -285,8 +285,8 @@ static moi_status make_maps(const moi_plan *plan, const char *where, const moii_
     const moii_tensor_tile *t = &s->tile;
     int step = PRODUCT_STEP_BYTES / size_of(p->a), b_step = PRODUCT_STEP_BYTES / size_of(p->b), bm = moii_tile_rows(p, t);
     int64_t za = p->grouping == PRODUCT_MASKED ? p->groups : 1, zb = moii_tensor_experts(p) ? p->groups : 1;
-    const int64_t across = moii_tensor_placed(p) ? moii_round_up(k, MOII_PLACED) : k;
-    int64_t a_straight[3] = { across, r->m, za }, a_turned[3] = { r->m, k, 1 }, b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
+    int64_t a_straight[3] = { moii_tensor_across(p, k), r->m, za }, a_turned[3] = { r->m, k, 1 };
+    int64_t b_straight[3] = { k, p->n, zb }, b_turned[3] = { p->n, k, zb };
     const void *nothing = p->swiglu ? r->act.data : r->d; /* an operand without elements needs no address */
     const void *a = r->a->data ? r->a->data : nothing;
     MOII_TRY(make_map(plan, where, "a", out.a, p->a, a, p->a_turned ? a_turned : a_straight, r->a->ld, p->a_turned ? 64 : step,

@@ -212,9 +212,9 @@ bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t);
 /* Whether thin_sm90 takes operands whose scales of 32 lie so, with a reduction of k, in so many groups; does products of this kind; its defines. */
 bool moii_thin_takes(const moi_format *f, int64_t k, int64_t groups);
 bool moii_thin_fits(const moii_tensor_product *p);
-/* Whether A lies in mixed_sm90's order, of so many values of a row. */
+/* mixed_sm90's A lies in an order of so many values of a row: a row of A as the product reads it, of k values. */
 enum { MOII_PLACED = 128 };
-static inline bool moii_tensor_placed(const moii_tensor_product *p) { return p->mixed && !p->halves; }
+static inline int64_t moii_tensor_across(const moii_tensor_product *p, int64_t k) { return p->mixed && !p->halves ? moii_round_up(k, MOII_PLACED) : k; }
 /* Whether mixed_sm90, for which A becomes BF16 first, or halves_sm90 does this product, which fits, and faster than others do; if so, whether the latter. */
 bool moii_mixed_pays(const moii_tensor_product *p);
 bool moii_mixed_halves(const moii_tensor_product *p);

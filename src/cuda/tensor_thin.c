@@ -93,7 +93,7 @@ bool moii_mixed_halves(const moii_tensor_product *p)
 /* Tiles of so many rows of A. */
 static int64_t tiles_of(const moii_tensor_product *p, int64_t rows, int bn)
 {
-    enum { LINES = 256 };
+    enum { LINES = 256 }; /* of B, 64 for each wave of each warpgroup */
     return moii_mul(moii_ceil_div(rows, bn) * moii_ceil_div(p->n, LINES), moii_tensor_experts(p) ? p->groups : 1);
 }
 

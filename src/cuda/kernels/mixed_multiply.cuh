@@ -18,20 +18,20 @@ MOII_FN unsigned int scale_pair(unsigned int scale)
     return one | one << 16;
 }
 
-/* Four codes times a scale: a[0] has the first and the third, a[2] the second and the fourth. */
+/* Codes of piece i times a scale, four of those in a word: a[0] has the first and the third, a[2] the second and the fourth.  nan: bits 7 of bytes, set where a
+ * code is NaN; where there is one, at others of its row, too. */
 #if ELEM_B == PRODUCT_E2M1
-/* Of a word's eight those of the two bytes that `bytes` picks for __byte_perm.  A code's sign goes to bit 15, its three other bits to 8 .. 6, which are BF16's
- * lowest exponent bits and highest mantissa bit; what is subnormal there is subnormal here. */
-MOII_FN void four_codes(unsigned int word, unsigned int bytes, unsigned int scale, unsigned int a[4])
+/* Even pieces have a word's lower two bytes.  A code's sign goes to bit 15, its three other bits to 8 .. 6, which are BF16's lowest exponent bits and highest
+ * mantissa bit; what is subnormal there is subnormal here.  None is NaN. */
+MOII_FN void four_codes(unsigned int word, int i, unsigned int scale, unsigned int a[4], unsigned int &)
 {
     const unsigned int magnitude = 0x01C001C0u, there = 0x81C081C0u, times = 0x7E807E80u; /* BF16's 2^126: E2M1's exponents are 126 less */
-    const unsigned int codes = __byte_perm(word, 0, bytes);
+    const unsigned int codes = __byte_perm(word, 0, i % 2 ? 0x4342 : 0x4140);
     a[0] = bf16_times(bf16_times(bits_of_two(codes << 6, codes << 12, magnitude) & there, times), scale);
     a[2] = bf16_times(bf16_times(bits_of_two(codes << 2, codes << 8, magnitude) & there, times), scale);
 }
 #else
-/* nan: bits 7 of bytes, set where a code is NaN; where there is one, at others of its row, too. */
-MOII_FN void four_codes(unsigned int codes, unsigned int scale, unsigned int a[4], unsigned int &nan)
+MOII_FN void four_codes(unsigned int codes, int, unsigned int scale, unsigned int a[4], unsigned int &nan)
 {
     const unsigned int magnitude = 0x07F007F0u, sign = 0x80008000u, times = 0x7B807B80u; /* BF16's 2^120: E4M3's exponents are 120 less */
     const unsigned int even = (codes << 4 & magnitude) | (codes << 8 & sign), odd = (codes >> 4 & magnitude) | (codes & sign);
@@ -82,11 +82,7 @@ MOII_FN void convert_piece(int i, rows_of_b &b)
         const uint4 v = b.codes[h];
         const int word = i % TAKEN * 4 / TAKEN;
         const unsigned int codes = word == 0 ? v.x : word == 1 ? v.y : word == 2 ? v.z : v.w;
-#if ELEM_B == PRODUCT_E2M1
-        four_codes(codes, i % 2 ? 0x4342u : 0x4140u, b.scale[h], b.value[i % PIECES] + h);
-#else
-        four_codes(codes, b.scale[h], b.value[i % PIECES] + h, b.nan[i / PIECES][h]);
-#endif
+        four_codes(codes, i, b.scale[h], b.value[i % PIECES] + h, b.nan[i / PIECES][h]);
     }
 }
 

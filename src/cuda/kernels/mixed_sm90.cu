@@ -33,7 +33,7 @@
 #define FACTORS_BYTES 0
 #define STAGE_ARRIVALS (1 + 2) /* of scales each warp's */
 #define WORDS_AHEAD 1
-#if WORDS && !SWIGLU
+#if WORDS && !SWIGLU /* scales by bytes, or of rows that are apart, take more to bring */
 #define LOADING_REGISTERS 40
 #define MULTIPLYING_REGISTERS 232
 #else
