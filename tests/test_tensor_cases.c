@@ -147,7 +147,7 @@ static void check_mixed(const few_shape shapes[FEW_CASES], const char *name)
     }
 }
 
-/* More rows, or more of each group, for few multiprocessors, that all have tiles: A becomes BF16 first, the weights in registers. */
+/* More rows, or more of each group, for few multiprocessors, that all have tiles: A becomes FP16 first, the weights in registers. */
 static void test_mixed(void **state)
 {
     (void)state;

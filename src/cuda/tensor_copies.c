@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tensor_copies.c: copies of operands that a tensor-core product reads in their place: 1x32 scaled ones as BF16, rows of A that a list names in order, E2M1
- * as E4M3. */
+ * tensor_copies.c: copies of operands that a tensor-core product reads in their place: 1x32 scaled ones as BF16, rows of A as FP16, or those that a list
+ * names in order, E2M1 as E4M3. */
 #include <stdio.h>
 
 #include "dtype.h"
@@ -11,23 +11,24 @@
 #include "kernels/widen_sm90_args.h"
 #include "tensor_product.h"
 
-static void widen_defines(const moi_format *f, bool placed, char defines[MOII_DEFINES])
+static void widen_defines(moi_dtype elem, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "ELEM=%d", (int)elem); }
+static void widen_variant(int i, char defines[MOII_DEFINES]) { widen_defines(i ? MOI_E5M2 : MOI_E4M3, defines); }
+static void half_rows_defines(moi_dtype elem, bool placed, char defines[MOII_DEFINES])
 {
-    snprintf(defines, MOII_DEFINES, "ELEM=%d PLACED=%d", (int)f->elem, placed);
+    snprintf(defines, MOII_DEFINES, "ELEM=%d PLACED=%d", (int)elem, placed);
 }
-static void widen_variant(int i, char defines[MOII_DEFINES])
+static void half_rows_variant(int i, char defines[MOII_DEFINES])
 {
-    static const moi_format f[] = { { .elem = MOI_E4M3 }, { .elem = MOI_E5M2 }, { .elem = MOI_E4M3 }, { .elem = MOI_E5M2 }, { .elem = MOI_BF16 } };
-    widen_defines(&f[i], i >= 2, defines);
+    static const moi_dtype elem[] = { MOI_BF16, MOI_BF16, MOI_E4M3, MOI_E5M2 };
+    half_rows_defines(elem[i], i > 0, defines);
 }
 static void gather_variant(int i, char defines[MOII_DEFINES]) { snprintf(defines, MOII_DEFINES, "SCALE_BYTES=%d", i == 2 ? 4 : i); }
 
 static void no_defines(int i, char defines[MOII_DEFINES]) { (void)i, defines[0] = 0; }
 
-const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 5, .variant = widen_variant };
+const moii_kernel moii_widen_kernel = { .stem = "widen_sm90", .archs = "sm_90a", .registers = 64, .variants = 2, .variant = widen_variant };
 const moii_kernel moii_gather_kernel = { .stem = "gather_sm90", .archs = "sm_90a", .registers = 40, .variants = 3, .variant = gather_variant };
-const moii_kernel moii_half_rows_kernel = { .stem = "half_rows_sm90", .archs = "sm_90a", .registers = 64, .variants = 1, .variant = no_defines };
-
+const moii_kernel moii_half_rows_kernel = { .stem = "half_rows_sm90", .archs = "sm_90a", .registers = 64, .variants = 4, .variant = half_rows_variant };
 const moii_kernel moii_unpack_kernel = { .stem = "unpack_sm90", .archs = "sm_90a", .registers = 40, .variants = 1, .variant = no_defines };
 
 product_scales moii_tensor_scales(const moi_format *f, const moi_operand *o, int64_t rows, int64_t depth)
@@ -75,7 +76,7 @@ static moi_status plan_widening(moi_plan *plan, moii_tensor_plan *s, int i)
     MOII_REQUIRE(count >= 0 && count / 16 < UINT32_MAX, MOI_ERR_SHAPE, "%s plan: operand %s has too many elements", moii_op_name(plan->op), i ? "b" : "a");
     s->copies_at[i] = plan->workspace_bytes, plan->workspace_bytes += moii_round_up(2 * count, MOII_WORKSPACE_ALIGN);
     s->copy[i].kernel = &moii_widen_kernel;
-    widen_defines(i ? &s->b : &s->a, s->product.mixed, s->copy[i].defines);
+    widen_defines((i ? &s->b : &s->a)->elem, s->copy[i].defines);
     return moii_gpu_prepare(plan->ctx, &s->copy[i], 1);
 }
 
@@ -86,6 +87,7 @@ static moi_status plan_halves(moi_plan *plan, moii_tensor_plan *s)
     s->scales_at = moii_round_up(2 * elements(s, 0), MOII_WORKSPACE_ALIGN);
     plan->workspace_bytes = s->scales_at + moii_round_up(4 * rows, MOII_WORKSPACE_ALIGN);
     s->copy[0].kernel = &moii_half_rows_kernel;
+    half_rows_defines(s->a.elem, !s->product.halves, s->copy[0].defines);
     return moii_gpu_prepare(plan->ctx, s->copy, 1);
 }
 
@@ -124,9 +126,9 @@ static moi_status plan_unpacking(moi_plan *plan, moii_tensor_plan *s)
 
 moi_status moii_tensor_plan_copies(moi_plan *plan, moii_tensor_plan *s)
 {
-    if (s->product.halves) MOII_TRY(plan_halves(plan, s));
+    if (s->product.mixed) MOII_TRY(plan_halves(plan, s));
     else if (orders(s)) MOII_TRY(plan_order(plan, s));
-    else if (s->product.mixed || (s->product.widened && !moii_format_plain(&s->a))) MOII_TRY(plan_widening(plan, s, 0));
+    else if (s->product.widened && !moii_format_plain(&s->a)) MOII_TRY(plan_widening(plan, s, 0));
     if (s->product.widened) MOII_TRY(plan_widening(plan, s, 1));
     return s->product.unpacked ? plan_unpacking(plan, s) : MOI_OK;
 }
@@ -150,11 +152,11 @@ static moi_status widen(const moi_plan *plan, int i, const moii_tensor_run *r, c
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     const moi_operand *o = i ? r->b : r->a;
-    int64_t rows = i ? p->n : r->m, lie = i == 0 && p->gather_rows ? r->a_rows : rows, groups = matrices(p, i), pieces = copied_depth(p, i, r->k) / 16;
+    int64_t rows = i ? p->n : r->m, lie = i == 0 && p->gather_rows ? r->a_rows : rows, groups = matrices(p, i), pieces = r->k / 16;
     widen_sm90_args x = { .codes = o->data, .scales = moii_tensor_scales(i ? &s->b : &s->a, o, lie, r->k), .out = (void *)(workspace + s->copies_at[i]),
                           .counter = (int *)(void *)(workspace + s->tickets_at), .counters = p->widens ? (unsigned int)moii_tensor_counters(p, r->m) : 0,
                           .ld = pitch_of(i ? &s->b : &s->a, o, r->k), .group_rows = (unsigned int)lie, .pieces = (unsigned int)pieces,
-                          .blocks = (unsigned int)(r->k / 32), .count = (unsigned int)(rows * groups * pieces) };
+                          .count = (unsigned int)(rows * groups * pieces) };
     if (i == 0) x.list = list_of(s, r), x.groups = (unsigned int)p->groups;
     if (i == 0 && p->grouping == PRODUCT_MASKED) x.counts = (const long long *)(const void *)r->offsets;
     if (x.count == 0) return MOI_OK;
@@ -187,7 +189,9 @@ static moi_status halve(const moi_plan *plan, const moii_tensor_run *r, const mo
     const moii_tensor_plan *s = plan->state;
     const moii_tensor_product *p = &s->product;
     half_rows_sm90_args x = { .from = r->a->data, .to = (void *)(uintptr_t)to->data, .factor = (float *)(uintptr_t)to->scale,
-                              .pitch = pitch_of(&s->a, r->a, r->k), .list = list_of(s, r), .rows = (int)(r->m * matrices(p, 0)), .pieces = (int)(r->k / 16) };
+                              .pitch = pitch_of(&s->a, r->a, r->k), .list = list_of(s, r), .rows = (int)(r->m * matrices(p, 0)), .pieces = (int)(r->k / 16),
+                              .written = (int)(moii_tensor_across(p, r->k) / 16) };
+    if (!moii_format_plain(&s->a)) x.scales = moii_tensor_scales(&s->a, r->a, p->gather_rows ? r->a_rows : r->m, r->k);
     if (p->grouping == PRODUCT_MASKED) x.counts = (const long long *)(const void *)r->offsets, x.group_rows = (int)r->m;
     if (x.rows == 0) return MOI_OK;
     moii_gpu_launch launch = { .grid = { moii_min(moii_ceil_div(x.rows, ROWS), copying_blocks(s, BLOCKS)) }, .threads = HALF_ROWS_THREADS,
@@ -225,7 +229,7 @@ moi_status moii_tensor_copy(const moi_plan *plan, const char *where, moii_tensor
     MOII_TRY(moii_tensor_check_pitch(plan, where, "a", pitch_of(&s->a, c->run.a, c->run.k)));
     if (p->widened || p->mixed) MOII_TRY(moii_tensor_check_pitch(plan, where, "b", pitch_of(&s->b, c->run.b, c->run.k)));
     c->a = (moi_operand){ base + s->copies_at[0], base + s->scales_at, 0 };
-    if (p->halves) MOII_TRY(halve(plan, &c->run, &c->a, stream));
+    if (p->mixed) MOII_TRY(halve(plan, &c->run, &c->a, stream));
     else if (orders(s)) MOII_TRY(bring_into_order(plan, &c->run, &c->a, stream));
     else if (s->copy[0].kernel && !p->widens) MOII_TRY(widen(plan, 0, &c->run, base, stream)); /* else the product does it */
     if (p->widened) {

@@ -31,11 +31,15 @@ static void keep_best(void *user, const moii_tensor_tile *t, double clocks)
 /* P:gemm.bound, for this reduction; S stands for sum |A B|. */
 static void tell_bound(const moii_tensor_product *p, const moii_tensor_tile *t, const moi_explain_config *to)
 {
-    char text[512];
+    char text[768];
     const char *half = p->out_f32 ? "f32" : "bf16", *plus = p->accumulate ? " + |D|" : "";
+    const char *deep = p->halves ? "" : p->b->elem == MOI_E2M1 ? "; of b, blocks whose scale is below 2^-31 of the largest of the four they lie with count as 0"
+                                                               : "; of b, blocks whose scale is below 2^-21 of the largest of the four they lie with are less "
+                                                                 "exact, below 2^-23 0";
     if (p->scaling == SCALING_NONE || p->mixed)
         snprintf(text, sizeof text, "|D - exact| <= %lld 2^-23 (S%s) + 18 2^-25 M, S = sum |A B|, M = sum over each 16 products of the largest of them and of "
-                 "the sum so far, + half a unit of %s", (long long)p->k + 4, plus, half);
+                 "the sum so far, + half a unit of %s%s%s", (long long)p->k + 4, plus, half, p->mixed ? "; of a, values below 2^-32 of their row's largest are "
+                 "rounded to multiples of 2^-39 of it" : "", p->mixed ? deep : "");
     else
         snprintf(text, sizeof text, "|D - exact| <= %lld 2^-23 (S%s) + %d 2^-13 M, S = sum |A B|, M = sum over each 32 products of the largest of them and of "
                  "the sum since the last multiple of %d, + %shalf a unit of %s", (long long)p->k + 4, plus, p->scaling == SCALING_MX ? 32 : 34,
@@ -49,14 +53,11 @@ void moii_tensor_explain(const moi_ctx *ctx, const moii_tensor_product *product,
     char text[MOII_DEFINES + 32];
     best b = { .to = to, .p = &p };
     moii_tensor_settle(&p, moii_gpu_of(ctx)->sms);
-    bool alone = moii_tensor_weights_alone(product);
-    if (p.widened && alone) to->each(to->user, "copies", "b becomes BF16 first");
+    if (p.widened && moii_tensor_weights_alone(product)) to->each(to->user, "copies", "b becomes BF16 first");
     else if (p.widened)
         to->each(to->user, "copies", p.widens ? "both operands become BF16, a while it is multiplied: a scale for every 32 products would cost more"
                                               : "both operands become BF16 first: a scale for every 32 products would cost more");
-    if (p.halves) to->each(to->user, "copies", "rows of a become FP16 times a power of two first; b becomes FP16 where it is multiplied");
-    else if (p.mixed && alone) to->each(to->user, "copies", "a is brought into another order first; b becomes BF16 where it is multiplied");
-    else if (p.mixed) to->each(to->user, "copies", "a becomes BF16 first, and b where it is multiplied: a scale for every 32 products would cost more");
+    if (p.mixed) to->each(to->user, "copies", "rows of a become FP16 times a power of two first; b becomes FP16 where it is multiplied");
     if (p.gather_rows)
         to->each(to->user, "rows", p.widened || p.mixed ? "copies of a's are made in the list's order" : "those that the list names are copied in order first");
     snprintf(text, sizeof text, "%d of %d", p.sms, moii_gpu_of(ctx)->sms);

@@ -339,7 +339,7 @@ static moi_status launch_product(const moi_plan *plan, const char *where, const 
         if (!p->mixed) x.a_scales = moii_tensor_scales(p->gather_rows ? &s->in_order : p->a, r->a, r->m, r->k);
         x.b_scales = moii_tensor_scales(p->b, r->b, p->n, r->k);
     }
-    if (p->halves) x.row_factor = r->a->scale;
+    if (p->mixed) x.row_factor = r->a->scale;
     x.rows_of_d = r->rows_of_d, x.d_rows = (int)r->d_rows, x.row_weight = r->row_weight;
     if (p->swiglu) MOII_TRY(set_act(plan, where, r, &x));
     x.n_tiles = (int)moii_tile_across(p, t);

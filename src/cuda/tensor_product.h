@@ -215,7 +215,7 @@ bool moii_thin_fits(const moii_tensor_product *p);
 /* mixed_sm90's A lies in an order of so many values of a row: a row of A as the product reads it, of k values. */
 enum { MOII_PLACED = 128 };
 static inline int64_t moii_tensor_across(const moii_tensor_product *p, int64_t k) { return p->mixed && !p->halves ? moii_round_up(k, MOII_PLACED) : k; }
-/* Whether mixed_sm90, for which A becomes BF16 first, or halves_sm90 does this product, which fits, and faster than others do; if so, whether the latter. */
+/* Whether mixed_sm90 or halves_sm90, for which A becomes FP16 first, does this product, which fits, and faster than others do; if so, whether the latter. */
 bool moii_mixed_pays(const moii_tensor_product *p);
 bool moii_mixed_halves(const moii_tensor_product *p);
 moii_tensor_tile moii_mixed_tile(const moii_tensor_product *p);

@@ -73,7 +73,8 @@ bool moii_thin_fits(const moii_tensor_product *p)
     return p->scaling == SCALING_MX && p->grouping != PRODUCT_DEPTH && a && moii_thin_takes(p->b, p->k, p->groups);
 }
 
-/* Whether mixed_sm90 is asked to take B, E4M3 or E2M1 (of which b says E4M3 until that is settled): experts' weights alone, or where scales lie in words. */
+/* Whether mixed_sm90 is asked to take B, E4M3 or E2M1 (of which b says E4M3 until that is settled): experts' weights alone, or where scales lie in words.
+ * E5M2 fills FP16's exponents: no power is left for scales. */
 static bool mixed_takes(const moii_tensor_product *p)
 {
     if (p->b->elem != MOI_E4M3 && p->b->elem != MOI_E2M1) return false;
@@ -146,7 +147,8 @@ void moii_thin_defines(const moii_tensor_product *p, const moii_tensor_tile *t, 
 {
     if (p->mixed) {
         const moi_operand nowhere = { NULL, NULL, 0 };
-        int words = moii_tensor_scales(p->b, &nowhere, p->n, p->k).words;
+        product_scales s = moii_tensor_scales(p->b, &nowhere, p->n, p->k);
+        int words = s.words ? 1 : s.block_stride == 1 && s.row_stride % 2 == 0 ? 2 : 0;
         int n = snprintf(defines, MOII_DEFINES, "ELEM_B=%d WORDS=%d ", (int)p->b->elem, words);
         snprintf(defines + n, MOII_DEFINES - (size_t)n, "GROUPS=%d OUT_F32=%d ADD=%d SCATTER=%d WEIGHTED=%d SWIGLU=%d WGS=%d WAVES=%d BN=%d STAGES=%d "
                  "SHARED_BYTES=%d", p->grouping, p->out_f32, p->accumulate, p->scatter_rows > 0, p->weighted, p->swiglu, t->wgs, t->waves, t->bn, t->stages,

@@ -25,9 +25,9 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), per_step = p->scaling == SCALING_MX ? 4 : 1;
     if (t->thin) {
         int each = p->mixed ? 2 * bm * PRODUCT_STEP_BYTES : bm * (PRODUCT_STEP_BYTES + 16);
-        int factors = p->halves ? (t->stages + 1) * bm * 4 : 0;
-        int stage = each + lines * (moii_tensor_row_bytes(p) + (p->halves ? 8 : 4)) + 16;
-        return factors + t->stages * stage + 4 * t->wgs * THIN_ROOM(t->bn) + (3 * THIN_GROUPS + 1) * 4;
+        int factors = p->mixed ? (t->stages + 1) * bm * (p->halves ? 4 : 1) : 0;
+        int scales = p->halves ? 8 * lines : p->mixed ? MIXED_SCALES(lines) : 4 * lines;
+        return factors + t->stages * (each + lines * moii_tensor_row_bytes(p) + scales + 16) + 4 * t->wgs * THIN_ROOM(t->bn) + THIN_LISTS;
     }
     bool staged = p->scaling >= SCALING_SQUARE && p->scaling <= SCALING_MX;
     int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;
@@ -134,7 +134,7 @@ static double stage_clocks(const moii_tensor_product *p, const moii_tensor_tile 
     if (moii_tile_doubled(p, t)) additions /= 2.0;
     double chain = p->scaling == SCALING_NONE || outer ? 0.0 : (products + additions) / t->turns;
     if (p->halves) return longest(memory, 1500.0);
-    if (p->mixed) return bm > 64.0 ? 2800.0 : 2400.0; /* codes that become BF16, beside products */
+    if (p->mixed) return bm > 64.0 ? 2800.0 : 2400.0; /* codes that become FP16, beside products */
     if (t->thin) return longest(memory, 1000.0); /* of groups whose sizes differ; of 64 rows each 1500 */
     if (bm > 128.0) memory = 0.0; /* a weight is read for many rows: it comes out of L2 */
     /* of tiles below each other the first one waits; in 16 bits smaller tiles were found slower than that says */

@@ -74,6 +74,7 @@ static inline void once_more() { m->wait(emu::AGAIN); }
 PTX ld_shared_f32(float &d, u32 a) { d = *at_shared<float>(a); }
 PTX ld_shared_u32(u32 &d, u32 a) { d = *at_shared<u32>(a); }
 PTX ld_shared_u8(u32 &d, u32 a) { d = *at_shared<unsigned char>(a); }
+PTX ld_shared_u16(u32 &d, u32 a) { d = *at_shared<u16>(a); }
 PTX ld_shared_s16(u16 &d, u32 a) { d = *at_shared<u16>(a); }
 template <class T> static inline void shared_two(T &x, T &y, u32 a) { const T *p = at_shared<T>(a, 2); x = p[0], y = p[1]; }
 template <class T> static inline void shared_four(T &x, T &y, T &z, T &w, u32 a) { const T *p = at_shared<T>(a, 4); x = p[0], y = p[1], z = p[2], w = p[3]; }
@@ -81,6 +82,8 @@ PTX ld_shared_v2_f32(float &x, float &y, u32 a) { shared_two(x, y, a); }
 PTX ld_shared_v2_u32(u32 &x, u32 &y, u32 a) { shared_two(x, y, a); }
 PTX ld_shared_v4_f32(float &x, float &y, float &z, float &w, u32 a) { shared_four(x, y, z, w, a); }
 PTX ld_shared_v4_u32(u32 &x, u32 &y, u32 &z, u32 &w, u32 a) { shared_four(x, y, z, w, a); }
+PTX st_shared_u8(u32 a, u32 v) { *at_shared<unsigned char>(a) = (unsigned char)v; }
+PTX st_shared_u32(u32 a, u32 v) { *at_shared<u32>(a) = v; }
 PTX st_shared_f32(u32 a, float v) { *at_shared<float>(a) = v; }
 PTX st_shared_v2_f32(u32 a, float x, float y) { float *p = at_shared<float>(a, 2); p[0] = x, p[1] = y; }
 PTX st_shared_v4_f32(u32 a, float x, float y, float z, float w) { float *p = at_shared<float>(a, 4); p[0] = x, p[1] = y, p[2] = z, p[3] = w; }

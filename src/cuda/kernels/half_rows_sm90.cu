@@ -1,53 +1,116 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * half_rows_sm90: rows of BF16 as FP16 times a power of two, in halves_sm90's order.
+ * half_rows_sm90: rows of BF16, or of E4M3 or E5M2 with a scale for each 32 values, as FP16 times a power of two, in halves_sm90's order or mixed_sm90's.
  *
- *   A row's largest magnitude becomes 2^15 to 2^16 (less where it is below 2^-110), so that values down to 2^-32 of it are exact, and smaller ones are
- *   rounded to multiples of 2^-39 of it; of one with Inf or NaN all products are one of these.  factor: what the row has to be multiplied by again.
+ *   BF16      a row's largest magnitude becomes 2^15 to 2^16 (less where it is below 2^-110), so that values down to 2^-32 of it are exact, and smaller ones
+ *             are rounded to multiples of 2^-39 of it; of one with Inf or NaN all products are one of these
+ *   codes     with a row's largest scale they are times 2^7 (E5M2: as they are; less where it is below 2^-119), with others as much less; what FP16 has not is
+ *             rounded to multiples of 2^-24
+ *   factor    what the row has to be multiplied by again, a normal number
  *
- *   order     of each 32 values 8 c to 8 c + 7 for c = 0 to 3: in two pieces of 16, of which the first has 8 c to 8 c + 3, and of these the first two for all c
- *             in front
+ *   defines   ELEM: MOI_BF16, or, PLACED, MOI_E4M3 or MOI_E5M2;  PLACED: 1: mixed_sm90's order, zeros behind a row's last
+ *   order     halves_sm90's: of each 32 values 8 c to 8 c + 7 for c = 0 to 3: in two pieces of 16, of which the first has 8 c to 8 c + 3
+ *             mixed_sm90's: of each 128 values 32 c to 32 c + 31: in eight pieces, of which piece s has 32 c + 4 s to 32 c + 4 s + 3
+ *             and of a piece the first two for all c in front
  *   a list may name the rows; counts may say how many a group has
  *   grid      any; HALF_ROWS_THREADS threads, a row for each warp
  *   launch    begins before the grid before it has ended, and waits for it */
+#include "product_sm90_args.h"
+#define FOUR_E5M2 (ELEM == PRODUCT_E5M2)
+#include "f16x2.cuh"
+#include "four_f16.cuh"
 #include "half_rows_sm90_args.h"
 #include "own_warp.cuh"
+#include "product_scales.cuh"
 #include "ptx_sm90.cuh"
 #include "row_list.cuh"
 
+enum { EACH = PLACED ? 32 : 8, PIECES = PLACED ? 8 : 2 }; /* values of one c; pieces that hold them */
+
+/* A row as it lies, and the exponent field of what its values are multiplied by, of codes: with a scale of 1. */
+typedef struct row_from {
+    const char *at;
+    product_scales scales; /* of its group */
+    unsigned int row;      /* in that group */
+    int field;
+} row_from;
+
+#if ELEM == PRODUCT_BF16
 MOII_FN unsigned int larger(unsigned int pair) { return max(pair & 0x7FFFu, pair >> 16 & 0x7FFFu); }
 
 /* The largest of a row's magnitudes, as bits of BF16. */
-MOII_FN unsigned int row_top(const char *from, int pieces)
+MOII_FN unsigned int row_top(const row_from &r, int pieces)
 {
     unsigned int top = 0;
 #pragma unroll 4
     for (int i = (int)threadIdx.x % 32; i < 2 * pieces; i += 32) {
-        const uint4 v = __ldg((const uint4 *)from + i);
+        const uint4 v = __ldg((const uint4 *)r.at + i);
         top = max(max(top, max(larger(v.x), larger(v.y))), max(larger(v.z), larger(v.w)));
     }
     return __reduce_max_sync(~0u, top);
 }
 
 /* Exponent field of the power of two: 253 at most, so that its inverse is a normal number. */
-MOII_FN unsigned int field_of(unsigned int top) { return min(269u - (top >> 7), 253u); }
+MOII_FN int field_of(const row_from &r, int pieces) { return min(269 - (int)(row_top(r, pieces) >> 7), 253); }
 
 MOII_FN unsigned int half_pair(unsigned int pair, float times)
 {
-    unsigned int d;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(moii_float_of(pair & 0xFFFF0000u) * times), "f"(moii_float_of(pair << 16) * times));
-    return d;
+    return f16_pair(moii_float_of(pair << 16) * times, moii_float_of(pair & 0xFFFF0000u) * times);
 }
 
-MOII_FN void write_row(const char *from, uint4 *to, int pieces, float times)
+/* Four values, of which the first is a row's 4 i-th. */
+MOII_FN uint2 four_halves(const row_from &r, int i)
+{
+    const uint2 four = __ldg((const uint2 *)r.at + i);
+    const float times = moii_float_of((unsigned int)r.field << 23);
+    return make_uint2(half_pair(four.x, times), half_pair(four.y, times));
+}
+#else
+enum { UP = ELEM == PRODUCT_E5M2 ? 0 : 7 };
+
+MOII_FN unsigned int scale_code(const row_from &r, int block)
+{
+    return __ldg((const unsigned char *)r.scales.p + scale_index(r.scales, r.row, (unsigned int)block));
+}
+
+MOII_FN int field_of(const row_from &r, int pieces)
+{
+    int top = UP + 1; /* so that the inverse is a normal number */
+    for (int i = (int)threadIdx.x % 32; i < pieces / 2; i += 32) {
+        const int code = (int)scale_code(r, i);
+        if (code != 255) top = max(top, code);
+    }
+    return 254 + UP - __reduce_max_sync(~0u, top);
+}
+
+MOII_FN unsigned int half_pair(unsigned int halves, float times)
+{
+    float x, y;
+    asm("{\n .reg .b16 low, high;\n mov.b32 {low, high}, %2;\n cvt.f32.f16 %0, low;\n cvt.f32.f16 %1, high;\n}" : "=f"(x), "=f"(y) : "r"(halves));
+    return f16_pair(x * times, y * times);
+}
+
+MOII_FN uint2 four_halves(const row_from &r, int i)
+{
+    const unsigned int scale = scale_code(r, i / 8);
+    const int field = (int)scale + r.field - 127;
+    const float times = scale == 255 ? moii_float_of(0x7FC00000u) : field > 0 ? moii_float_of((unsigned int)field << 23) : 0.0f;
+    const uint2 four = four_f16(__ldg((const unsigned int *)r.at + i));
+    return make_uint2(half_pair(four.x, times), half_pair(four.y, times));
+}
+#endif
+
+/* pieces: that are there, of so many that are written. */
+MOII_FN void write_row(const row_from &r, uint4 *to, int pieces, int written)
 {
 #pragma unroll 2
-    for (int i = (int)threadIdx.x % 32; i < pieces; i += 32) {
+    for (int i = (int)threadIdx.x % 32; i < written; i += 32) {
         unsigned int front[4], behind[4];
 #pragma unroll
         for (int c = 0; c < 4; c++) {
-            const uint2 four = __ldg((const uint2 *)from + i / 2 * 8 + 2 * c + i % 2);
-            front[c] = half_pair(four.x, times), behind[c] = half_pair(four.y, times);
+            const int first = i / PIECES * (4 * EACH) + c * EACH;
+            const uint2 four = !PLACED || first < 16 * pieces ? four_halves(r, first / 4 + i % PIECES) : make_uint2(0, 0);
+            front[c] = four.x, behind[c] = four.y;
         }
         to[2 * i] = make_uint4(front[0], front[1], front[2], front[3]);
         to[2 * i + 1] = make_uint4(behind[0], behind[1], behind[2], behind[3]);
@@ -60,11 +123,12 @@ extern "C" __global__ void __launch_bounds__(HALF_ROWS_THREADS, 8) half_rows_sm9
     grid_release();
     const int rows = listed_rows(a.list, a.rows), apart = (int)gridDim.x * (HALF_ROWS_THREADS / 32);
     for (int row = (int)blockIdx.x * (HALF_ROWS_THREADS / 32) + own_warp(); row < rows; row += apart) {
-        const int group = a.counts ? row / a.group_rows : 0;
+        const int group = a.counts ? row / a.group_rows : 0, from = listed_row(a.list, row);
         if (a.counts && row - group * a.group_rows >= __ldg(a.counts + group)) continue;
-        const char *from = a.from + listed_row(a.list, row) * a.pitch;
-        const unsigned int field = field_of(row_top(from, a.pieces));
-        write_row(from, (uint4 *)a.to + row * 2ll * a.pieces, a.pieces, moii_float_of(field << 23));
-        if (threadIdx.x % 32 == 0) a.factor[row] = moii_float_of((254 - field) << 23);
+        row_from r = { a.from + from * a.pitch, a.scales, (unsigned int)(from - group * a.group_rows), 0 };
+        r.scales.p = (const char *)a.scales.p + group * a.scales.group_bytes;
+        r.field = field_of(r, a.pieces);
+        write_row(r, (uint4 *)a.to + row * 2ll * a.written, a.pieces, a.written);
+        if (threadIdx.x % 32 == 0) a.factor[row] = moii_float_of((unsigned int)(254 - r.field) << 23);
     }
 }

@@ -13,7 +13,14 @@ MOII_FN uint2 scale_pairs(unsigned int codes)
         return make_uint2(one_scale(codes & 255) | one_scale(codes >> 8 & 255) << 16, one_scale(codes >> 16 & 255) | one_scale(codes >> 24) << 16);
     return make_uint2(__byte_perm(codes, 0, 0x4140) << 7, __byte_perm(codes, 0, 0x4342) << 7);
 }
-MOII_FN void put_codes(unsigned int to, unsigned int codes) { shared_write_two(to, scale_pairs(codes)); }
+
+enum { EACH = 4 };
+typedef struct scales_kept { int none; } scales_kept;
+MOII_FN void put_codes(unsigned int to, int part, const unsigned int codes[EACH], int, bool, scales_kept &)
+{
+#pragma unroll
+    for (int e = 0; e < EACH; e++) shared_write_two(to + (part * (32 * EACH) + e * 32 + (int)threadIdx.x % 32) * SCALES_EACH, scale_pairs(codes[e]));
+}
 
 /* Where factors of the rows of a block's n-th unit are. */
 MOII_FN unsigned int factors_at(unsigned int base, int n) { return base + FACTORS_AT + n % (STAGES + 1) * (BN * 4); }

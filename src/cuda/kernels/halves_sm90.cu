@@ -9,7 +9,7 @@
  *   defines   GROUPS PRODUCT_DENSE, PRODUCT_ROWS, PRODUCT_MASKED;  ELEM_B;  OUT_F32, ADD, SCATTER, WEIGHTED as in product_sm90.cuh
  *             SWIGLU, STAGES as in mixed_sm90.cu;  BN, WGS, WAVES  64, 2 and 2: a tile has 64 rows of A, and of B two times 64 for each warpgroup
  *             that multiplies
- *             WORDS  1: four blocks' scales lie in words (product_scales.words), 0: anyhow
+ *             WORDS  as in weight_scales.cuh
  *   A, a.row_factor  as half_rows_sm90 makes them
  *   a.k       a multiple of 32
  *   unit, threads, launch  as in mixed_sm90.cu
@@ -23,7 +23,8 @@
 
 #define WGMMA_TYPE "f32.f16.f16"
 #define PART_ROWS HALVES_ROWS
-#define SCALES_EACH 8
+#define SCALES_EACH 8 /* bytes of a row of B in a stage */
+#define SCALES_BYTES (BM * SCALES_EACH)
 #define ROW_BYTES (ELEM_B == PRODUCT_E2M1 ? 64 : 128)
 #define FACTORS_BYTES ((STAGES + 1) * BN * 4) /* of a unit, and of as many as can have been begun behind it */
 #define STAGE_ARRIVALS (1 + 2) /* of scales each warp's */

@@ -1,55 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mixed_multiply.cuh: the multiplying warpgroups of mixed_sm90: codes of B to BF16, a tile's sums.
+ * mixed_multiply.cuh: the multiplying warpgroups of mixed_sm90: codes of B to FP16, a tile's sums.
  *
  * A lane (g = lane / 4, c = lane % 4) has rows g and g + 8 of B of its warp's 16, and of each its 32 codes 32 c to 32 c + 31 of a stage, so that a row's
- * have one scale.  Piece s of the 16 values that are multiplied at once has its codes 4 s to 4 s + 3, as A's copy is laid (widen_sm90.cu).  Codes come 16 bytes
- * of a row at a time: of E4M3 those of four pieces, of E2M1 of all. */
+ * have one scale.  Piece s of the 16 values that are multiplied at once has its codes 4 s to 4 s + 3, as A's copy is laid (half_rows_sm90.cu).  Codes come
+ * 16 bytes of a row at a time: of E4M3 those of four pieces, of E2M1 of all. */
 #ifndef MOII_MIXED_MULTIPLY_CUH
 #define MOII_MIXED_MULTIPLY_CUH
+
+#define FOUR_E5M2 0
+#include "eight_f16.cuh"
+#include "four_f16.cuh"
 
 #define PIECES 8                               /* of a row of a stage, of 16, that are multiplied at once */
 #define TAKEN (ELEM_B == PRODUCT_E2M1 ? 8 : 4) /* of which codes come together */
 enum { FEWER = BN > 128 ? 96 : 64, FEW = BN > 128 ? 48 : 32 }; /* columns of a tile that has no more rows of A */
 
-/* 2^(scale - 127), twice, in BF16; NaN for 255. */
-MOII_FN unsigned int scale_pair(unsigned int scale)
-{
-    const unsigned int one = scale == 255 ? 0x7FFFu : scale ? scale << 7 : 0x40u;
-    return one | one << 16;
-}
+/* A power of two of mixed_scales.cuh, twice. */
+MOII_FN unsigned int power_pair(unsigned int upper_byte) { return __byte_perm(upper_byte, 0, 0x0404); }
 
-/* Codes of piece i times a scale, four of those in a word: a[0] has the first and the third, a[2] the second and the fourth.  nan: bits 7 of bytes, set where a
- * code is NaN; where there is one, at others of its row, too. */
-#if ELEM_B == PRODUCT_E2M1
-/* Even pieces have a word's lower two bytes.  A code's sign goes to bit 15, its three other bits to 8 .. 6, which are BF16's lowest exponent bits and highest
- * mantissa bit; what is subnormal there is subnormal here.  None is NaN. */
-MOII_FN void four_codes(unsigned int word, int i, unsigned int scale, unsigned int a[4], unsigned int &)
+/* Codes of piece i times a power, four of those in a word: a[0] has the first two, a[2] the others.  NaN codes are NaN. */
+MOII_FN void four_codes(unsigned int word, int i, unsigned int power, unsigned int a[4])
 {
-    const unsigned int magnitude = 0x01C001C0u, there = 0x81C081C0u, times = 0x7E807E80u; /* BF16's 2^126: E2M1's exponents are 126 less */
-    const unsigned int codes = __byte_perm(word, 0, i % 2 ? 0x4342 : 0x4140);
-    a[0] = bf16_times(bf16_times(bits_of_two(codes << 6, codes << 12, magnitude) & there, times), scale);
-    a[2] = bf16_times(bf16_times(bits_of_two(codes << 2, codes << 8, magnitude) & there, times), scale);
-}
+#if ELEM_B == PRODUCT_E2M1 /* even pieces have a word's lower two bytes */
+    const uint4 eight = eight_in_turn(word);
+    const uint2 four = i % 2 ? make_uint2(eight.z, eight.w) : make_uint2(eight.x, eight.y);
 #else
-MOII_FN void four_codes(unsigned int codes, int, unsigned int scale, unsigned int a[4], unsigned int &nan)
-{
-    const unsigned int magnitude = 0x07F007F0u, sign = 0x80008000u, times = 0x7B807B80u; /* BF16's 2^120: E4M3's exponents are 120 less */
-    const unsigned int even = (codes << 4 & magnitude) | (codes << 8 & sign), odd = (codes >> 4 & magnitude) | (codes & sign);
-    a[0] = bf16_times(bf16_times(even, times), scale);
-    a[2] = bf16_times(bf16_times(odd, times), scale);
-    nan |= codes ^ (codes + 0x01010101u);
-}
+    const uint2 four = four_f16(word);
 #endif
+    a[0] = f16_times(four.x, power), a[2] = f16_times(four.y, power);
+}
 
-/* Addresses, of the first stage: descriptor of A; of the lane's codes of its first row, and of its scale. */
-typedef struct places { unsigned int a, codes, scale; } places;
+/* Addresses, of the first stage: descriptor of A; of the lane's codes of its first row, and of its power; of that row's low; of its warpgroup's flag. */
+typedef struct places { unsigned int a, codes, power, low, flag; } places;
 
-/* What a multiplying thread has of B on its way: of pieces that are multiplied at one time or another, PIECES of them, its BF16; codes of those that come
- * next; the scales of the last wave that was begun; which codes were NaN (E2M1 has none). */
+/* What a multiplying thread has of B on its way: of pieces that are multiplied at one time or another, PIECES of them, its FP16; codes of those that come
+ * next; the powers of the last wave that was begun. */
 typedef struct rows_of_b {
     unsigned int value[PIECES][4];
     uint4 codes[2];
-    unsigned int scale[2], nan[WAVES][2];
+    unsigned int power[2];
 } rows_of_b;
 
 /* Where a lane's first codes of its first row are, of a stage's. */
@@ -68,13 +57,22 @@ MOII_FN void read_codes(const places &at, unsigned int stage, int i, rows_of_b &
     for (int h = 0; h < 2; h++) b.codes[h] = shared_read_four(codes + h * (8 * ROW_BYTES));
 }
 
-MOII_FN void read_scales(const places &at, unsigned int stage, int wave, rows_of_b &b)
+MOII_FN void read_powers(const places &at, unsigned int stage, int wave, rows_of_b &b)
 {
 #pragma unroll
-    for (int h = 0; h < 2; h++) b.scale[h] = scale_pair(shared_read_byte(at.scale + stage * SCALES_BYTES + (wave * 64 + h * 8) * 4));
+    for (int h = 0; h < 2; h++) b.power[h] = power_pair(shared_read_byte(at.power + stage * SCALES_BYTES + (wave * 64 + h * 8) * 4));
 }
 
-/* Piece i of a stage becomes BF16: its codes have been read. */
+/* low of a lane's rows in a stage: of row g + 8 h of wave w byte 2 w + h. */
+MOII_FN unsigned int read_lows(const places &at, unsigned int stage)
+{
+    unsigned int lows = 0;
+#pragma unroll
+    for (int i = 0; i < 2 * WAVES; i++) lows |= shared_read_byte(at.low + stage * SCALES_BYTES + (low_at(i / 2 * 64 + i % 2 * 8) - LOWS_AT)) << 8 * i;
+    return lows;
+}
+
+/* Piece i of a stage becomes FP16: its codes have been read. */
 MOII_FN void convert_piece(int i, rows_of_b &b)
 {
 #pragma unroll
@@ -82,7 +80,7 @@ MOII_FN void convert_piece(int i, rows_of_b &b)
         const uint4 v = b.codes[h];
         const int word = i % TAKEN * 4 / TAKEN;
         const unsigned int codes = word == 0 ? v.x : word == 1 ? v.y : word == 2 ? v.z : v.w;
-        four_codes(codes, i, b.scale[h], b.value[i % PIECES] + h, b.nan[i / PIECES][h]);
+        four_codes(codes, i, b.power[h], b.value[i % PIECES] + h);
     }
 }
 
@@ -96,7 +94,7 @@ MOII_FN void start_two(const places &at, unsigned int stage, int i, const rows_o
     wgmma_close();
 }
 
-/* A stage's pieces, one wave's and then the other's.  While two are multiplied, two that come four pieces later become BF16, in the place of two that have
+/* A stage's pieces, one wave's and then the other's.  While two are multiplied, two that come four pieces later become FP16, in the place of two that have
  * been: what a warp does besides goes on where it lies between products, and not where it lies behind them all.  Straight code up to the last wait: else the
  * compiler has each product waited for at once. */
 MOII_FN void multiply_stage(const places &at, unsigned int stage, unsigned int next, bool last, int columns, rows_of_b &b, float sum[WAVES][BN / 2])
@@ -109,7 +107,7 @@ MOII_FN void multiply_stage(const places &at, unsigned int stage, unsigned int n
         start_two(at, stage, i, b, columns, sum[i / PIECES]);
         WGMMA_WAIT(1);
         if (last && then >= ALL) continue;
-        if (then % PIECES == 0) read_scales(at, then < ALL ? stage : next, then / PIECES % WAVES, b);
+        if (then % PIECES == 0) read_powers(at, then < ALL ? stage : next, then / PIECES % WAVES, b);
         convert_piece(then % ALL, b), convert_piece(then % ALL + 1, b);
         if (taken % TAKEN != 0) continue;
         if (taken < ALL) read_codes(at, stage, taken, b);
@@ -119,28 +117,55 @@ MOII_FN void multiply_stage(const places &at, unsigned int stage, unsigned int n
     wgmma_hold(sum[0], columns), wgmma_hold(sum[1], columns);
 }
 
-/* A NaN among a row's codes is in all of its products. */
-MOII_FN void spread_nan(float *sum, int columns, const unsigned int nan[2])
+/* 2^n; 0 far below. */
+MOII_FN float power_of(int n) { return n < -126 ? 0.0f : moii_float_of((unsigned int)(n + 127) << 23); }
+
+/* A row's sums, wave w's row g + 8 h, times a power of two. */
+MOII_FN void times_power(float *sum, int h, int columns, float power)
 {
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        unsigned int any = nan[h];
-        any |= __shfl_xor_sync(~0u, any, 1), any |= __shfl_xor_sync(~0u, any, 2);
-        if (any & 0x80808080u)
-#pragma unroll
-            for (int i = 0; i < columns / 8; i++) sum[4 * i + 2 * h] = sum[4 * i + 2 * h + 1] = moii_float_of(0x7FFFFFFFu);
-    }
+    for (int j = 2 * h; j < columns / 2; j += 4) sum[j] *= power, sum[j + 1] *= power;
 }
 
-MOII_FN void multiply_tile(unsigned int base, const places &at, int steps, int columns, ring &r, float sum[WAVES][BN / 2])
+/* Sums that have one low get another. */
+MOII_FN void move_sums(unsigned int before, unsigned int now, int columns, float sum[WAVES][BN / 2])
+{
+#pragma unroll
+    for (int i = 0; i < 2 * WAVES; i++) times_power(sum[i / 2], i % 2, columns, power_of(byte_of(before, i) - byte_of(now, i)));
+}
+
+/* In the end: columns times their rows' factors, rows times what their low says, half of it first where it is far from 1: so no product on the way is beyond
+ * FP32 that the last is not. */
+MOII_FN void times_powers(unsigned int factors, unsigned int lows, int columns, float sum[WAVES][BN / 2])
+{
+    enum { FAR = 60 };
+    int by[2 * WAVES];
+    bool far = false;
+#pragma unroll
+    for (int i = 0; i < 2 * WAVES; i++) by[i] = byte_of(lows, i) - LOW_BIAS, far |= by[i] < -FAR || by[i] > FAR;
+    if (__any_sync(~0u, far))
+#pragma unroll
+        for (int i = 0; i < 2 * WAVES; i++) times_power(sum[i / 2], i % 2, columns, power_of(by[i] / 2)), by[i] -= by[i] / 2;
+#pragma unroll
+    for (int j = 0; j < columns / 2; j += 4) {
+        const unsigned int both = shared_read_half(factors + j * 2 + (int)threadIdx.x % 4 * 2);
+        const float even = moii_float_of(both << 23 & 0x7F800000u), odd = moii_float_of(both >> 8 << 23);
+#pragma unroll
+        for (int w = 0; w < WAVES; w++) sum[w][j] *= even, sum[w][j + 1] *= odd, sum[w][j + 2] *= even, sum[w][j + 3] *= odd;
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * WAVES; i++) times_power(sum[i / 2], i % 2, columns, power_of(by[i]));
+}
+
+/* Returns the last stage's lows. */
+MOII_FN unsigned int multiply_tile(unsigned int base, const places &at, int steps, int columns, ring &r, float sum[WAVES][BN / 2])
 {
     rows_of_b b;
 #pragma unroll
     for (int j = 0; j < columns / 2; j++) sum[0][j] = sum[1][j] = 0.0f;
-    if (steps == 0) return;
-    b.nan[0][0] = b.nan[0][1] = b.nan[1][0] = b.nan[1][1] = 0;
+    if (steps == 0) return 0;
     barrier_wait(full_barrier(base, r.stage), r.parity);
-    read_scales(at, r.stage, 0, b);
+    read_powers(at, r.stage, 0, b);
     read_codes(at, r.stage, 0, b);
 #pragma unroll
     for (int i = 0; i < 4; i++) convert_piece(i, b);
@@ -150,22 +175,25 @@ MOII_FN void multiply_tile(unsigned int base, const places &at, int steps, int c
         const unsigned int stage = r.stage;
         ring_step(r);
         barrier_wait(full_barrier(base, r.stage), r.parity);
+        const unsigned int flag = shared_read_word(at.flag + r.stage * SCALES_BYTES);
         multiply_stage(at, stage, r.stage, false, columns, b, sum);
+        if (flag) move_sums(read_lows(at, stage), read_lows(at, r.stage), columns, sum);
         release_stage(base, stage);
     }
     multiply_stage(at, r.stage, r.stage, true, columns, b, sum);
+    const unsigned int lows = read_lows(at, r.stage);
     release_stage(base, r.stage);
     ring_step(r);
-#pragma unroll
-    for (int w = 0; w < WAVES && ELEM_B != PRODUCT_E2M1; w++) spread_nan(sum[w], columns, b.nan[w]);
+    return lows;
 }
 
-/* A unit of no more than so many rows of A.  first: the warp's first row of B in the tile. */
-MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int i, unsigned int base, const places &at, int first, int columns, ring &r)
+/* A unit of no more than so many rows of A, the block's n-th.  first: the warp's first row of B in the tile. */
+MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int i, int n, unsigned int base, const places &at, int first, int columns, ring &r)
 {
     float sum[WAVES][BN / 2];
-    multiply_tile(base, at, (a.k + STEP - 1) / STEP, columns, r, sum);
+    const unsigned int lows = multiply_tile(base, at, (a.k + STEP - 1) / STEP, columns, r, sum);
     if (ADD && a.k == 0) return;
+    if (a.k > 0) times_powers(factors_at(base, n), lows, columns, sum);
     store_waves(a, find_unit(a, groups, i), columns, first, sum, base); /* found again: no registers keep it */
 }
 
@@ -173,14 +201,16 @@ MOII_FN void multiply_units(const product_args &a, const group_list &groups, uns
 {
     const int lane = (int)threadIdx.x % 32, c = lane % 4, first = wg * (64 * WAVES) + (int)threadIdx.x / 32 % 4 * 16, row = first + lane / 4;
     const int all = __shfl_sync(~0u, units_in_all(groups), 0);
-    const places at = { wgmma_at(base + B_BYTES), base + lane_codes(row, lane), base + SCALES_AT + row * 4 + c };
+    const unsigned int scales = base + SCALES_AT;
+    const places at = { wgmma_at(base + B_BYTES), base + lane_codes(row, lane), scales + row * 4 + c, scales + low_at(row), scales + FLAGS_AT + wg * 4 };
     ring r = { 0, 0 };
+    int n = 0;
 #pragma unroll 1
-    for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x) {
+    for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x, n++) {
         const int rows = __shfl_sync(~0u, find_unit(a, groups, i).rows, 0);
-        if (rows > FEWER && BN > FEWER) multiply_unit(a, groups, i, base, at, first, BN, r);
-        else if (rows > FEW) multiply_unit(a, groups, i, base, at, first, FEWER, r);
-        else multiply_unit(a, groups, i, base, at, first, FEW, r);
+        if (rows > FEWER && BN > FEWER) multiply_unit(a, groups, i, n, base, at, first, BN, r);
+        else if (rows > FEW) multiply_unit(a, groups, i, n, base, at, first, FEWER, r);
+        else multiply_unit(a, groups, i, n, base, at, first, FEW, r);
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mixed_tile.cuh: what mixed_sm90 and halves_sm90 have in common: a tile in shared memory, warps that load it.
  *
- *   defines   what mixed_sm90.cu lists;  WGMMA_TYPE  of the products;  PART_ROWS  of A that come at a time;  SCALES_EACH  bytes of a row of B in a stage
+ *   defines   what mixed_sm90.cu lists;  WGMMA_TYPE  of the products;  PART_ROWS  of A that come at a time;  SCALES_BYTES  of a stage, for B's
  *             ROW_BYTES   of a row of B in a stage
  *             FACTORS_BYTES   for what there is of rows of A
  *             STAGE_ARRIVALS  at full_barrier, one of them the tiles' copies'
@@ -23,12 +23,11 @@
 #define A_BOXES 2
 #define STAGE_BYTES (B_BYTES + A_BOXES * HALF_BYTES)
 #define SCALES_AT (STAGES * STAGE_BYTES)
-#define SCALES_BYTES (BM * SCALES_EACH)
 #define BARRIERS_AT (SCALES_AT + STAGES * SCALES_BYTES)
 #define ROOMS_AT (BARRIERS_AT + STAGES * 16) /* thin_store.cuh */
 #define FACTORS_AT (ROOMS_AT + 4 * WGS * THIN_ROOM(BN))
 #define GROUPS_AT (FACTORS_AT + FACTORS_BYTES)
-static_assert(SHARED_BYTES == GROUPS_AT + (3 * THIN_GROUPS + 1) * 4, "the launch reserves another number of bytes");
+static_assert(SHARED_BYTES == GROUPS_AT + THIN_LISTS, "the launch reserves another number of bytes");
 static_assert(LOADING_REGISTERS + 2 * MULTIPLYING_REGISTERS <= 3 * 168, "a block of 384 threads begins with 168 registers of each");
 static_assert(!SWIGLU || !(OUT_F32 || SCATTER || WEIGHTED), "what store_activated does");
 static_assert((BN == 64 || BN == 96 || BN == 128 || BN == 144) && WGS == 2 && WAVES == 2, "what loading warps bring");

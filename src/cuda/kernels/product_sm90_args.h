@@ -41,7 +41,9 @@
 #define WIDEN_ROWS 4           /* WIDENS: of a ticket */
 #define WIDEN_CHUNK 128        /* whose tickets are counted together */
 #define PRODUCT_STEP_BYTES 128 /* of a row of A or B in one stage */
-#define THIN_GROUPS 512        /* thin_sm90, mixed_sm90: at most */
+#define THIN_GROUPS 512        /* thin_sm90, mixed_sm90, halves_sm90: at most */
+#define THIN_LISTS (2 * (THIN_GROUPS + 1) * 4) /* thin_units.cuh: bytes */
+#define MIXED_SCALES(lines) ((lines) * 5 + 16) /* bytes of a stage: mixed_scales.cuh */
 #define THIN_ROWS 32           /* of A that come at a time */
 #define HALVES_ROWS 16         /* the same of halves_sm90 */
 #define MIXED_ROWS(bn) ((bn) % THIN_ROWS ? 16 : THIN_ROWS) /* the same of mixed_sm90 */
@@ -59,7 +61,7 @@ typedef struct product_args {
     long long a_pitch;
     const int *rows_of_d;     /* SCATTER: where the product's rows go, of d_rows */
     const float *row_weight;  /* WEIGHTED */
-    const float *row_factor;  /* halves_sm90: of each row of A */
+    const float *row_factor;  /* mixed_sm90, halves_sm90: of each row of A, a power of two */
     int d_rows;
     void *d;
     long long ldd;

@@ -52,6 +52,8 @@ MOII_FN void shared_write_pair(unsigned int address, float a, float b)
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(address), "f"(a), "f"(b) : "memory");
 }
 
+MOII_FN void shared_write_byte(unsigned int address, unsigned int v) { asm volatile("st.shared.u8 [%0], %1;" :: "r"(address), "r"(v) : "memory"); }
+MOII_FN void shared_write_word(unsigned int address, unsigned int v) { asm volatile("st.shared.u32 [%0], %1;" :: "r"(address), "r"(v) : "memory"); }
 MOII_FN void shared_write(unsigned int address, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(address), "f"(v) : "memory"); }
 
 MOII_FN void shared_write_two(unsigned int address, uint2 v)
@@ -70,6 +72,13 @@ MOII_FN unsigned int shared_read_word(unsigned int address)
 {
     unsigned int v;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
+    return v;
+}
+
+MOII_FN unsigned int shared_read_half(unsigned int address)
+{
+    unsigned int v;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
     return v;
 }
 

@@ -46,10 +46,11 @@ MOII_FN void load_tiles(const product_args &a, const group_list &groups, unsigne
     }
 }
 
-/* The first of a row's words; behind the last row, a neighbour's: what it would scale is not stored. */
+/* Where a row's first word is in its group's scales; behind the last row, a neighbour's: what it would scale is not stored. */
+MOII_FN unsigned int word_of(const product_scales &t, int row) { return scale_index(t, (unsigned int)min(row, t.rows - 1), 0); }
 MOII_FN const unsigned char *words_of(const product_scales &t, int group, int row)
 {
-    return (const unsigned char *)t.p + group * t.group_bytes + scale_index(t, (unsigned int)min(row, t.rows - 1), 0);
+    return (const unsigned char *)t.p + group * t.group_bytes + word_of(t, row);
 }
 MOII_FN int words_apart(const product_scales &t) { return t.across ? 512 : 4; }
 

@@ -46,7 +46,7 @@
 #define BARRIERS_AT (SCALES_AT + STAGES * SCALES_BYTES)
 #define ROOMS_AT (BARRIERS_AT + STAGES * 16) /* thin_store.cuh */
 #define GROUPS_AT (ROOMS_AT + 4 * WGS * THIN_ROOM(BN))
-static_assert(SHARED_BYTES == GROUPS_AT + (3 * THIN_GROUPS + 1) * 4, "the launch reserves another number of bytes");
+static_assert(SHARED_BYTES == GROUPS_AT + THIN_LISTS, "the launch reserves another number of bytes");
 static_assert(BN == 64 && BM == 128, "what loading warps bring");
 
 #define STAGE_ARRIVALS (1 + 32 + 2) /* at full_barrier: the tiles' copies, B's scales' by lane, A's by warp */

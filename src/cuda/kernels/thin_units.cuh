@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * thin_units.cuh: how a block of thin_sm90 or mixed_sm90 begins, and which tiles there are: found by every warp for itself, in lists that it makes once. */
+ * thin_units.cuh: how a block of thin_sm90, mixed_sm90 or halves_sm90 begins, and which tiles there are: found by every warp for itself, in lists that it
+ * makes once. */
 #ifndef MOII_THIN_UNITS_CUH
 #define MOII_THIN_UNITS_CUH
 
@@ -10,24 +11,28 @@ typedef struct unit {
     int line;      /* of B, the tile's first; SWIGLU: of gate */
 } unit;
 
-/* In shared memory: units in front of each group, and behind the last; where groups begin; how many rows they have. */
+/* In shared memory: units in front of each group, and behind the last; rows' offsets, or how many rows each group has. */
 typedef struct group_list { const int *before; int count; } group_list;
-MOII_FN int group_begin(const group_list &l, int g) { return l.before[THIN_GROUPS + 1 + g]; }
-MOII_FN int group_rows(const group_list &l, int g) { return l.before[2 * THIN_GROUPS + 1 + g]; }
+MOII_FN int group_begin(const group_list &l, int g) { return GROUPS == PRODUCT_ROWS ? l.before[THIN_GROUPS + 1 + g] : 0; }
+MOII_FN int group_rows(const group_list &l, int g)
+{
+    const int *at = l.before + THIN_GROUPS + 1 + g;
+    return GROUPS == PRODUCT_ROWS ? max(at[1] - at[0], 0) : at[0];
+}
 MOII_FN int units_in_all(const group_list &l) { return l.before[l.count]; }
 
 /* All threads. */
 MOII_FN void groups_read(const product_args &a, int *to)
 {
-    int *begin = to + THIN_GROUPS + 1, *rows = begin + THIN_GROUPS;
-    for (int g = (int)threadIdx.x; g < a.groups; g += (int)blockDim.x) {
+    const group_list l = { to, a.groups };
+    int *rows = to + THIN_GROUPS + 1;
+    for (int g = (int)threadIdx.x; g < a.groups + (GROUPS == PRODUCT_ROWS); g += (int)blockDim.x) {
 #if GROUPS == PRODUCT_DENSE
-        begin[g] = 0, rows[g] = a.m;
+        rows[g] = a.m;
 #elif GROUPS == PRODUCT_MASKED
-        begin[g] = 0, rows[g] = (int)min(max(__ldg(a.offsets + g), 0ll), (long long)a.m);
+        rows[g] = (int)min(max(__ldg(a.offsets + g), 0ll), (long long)a.m);
 #else
-        const int first = (int)__ldg(a.offsets + g);
-        begin[g] = first, rows[g] = max((int)__ldg(a.offsets + g + 1) - first, 0);
+        rows[g] = (int)__ldg(a.offsets + g);
 #endif
     }
     __syncthreads();
@@ -35,7 +40,7 @@ MOII_FN void groups_read(const product_args &a, int *to)
         int sum = 0;
 #pragma unroll 1
         for (int from = 0; from <= a.groups; from += 32) {
-            const int g = from + (int)threadIdx.x, n = g < a.groups ? (rows[g] + BN - 1) / BN * a.n_tiles : 0;
+            const int g = from + (int)threadIdx.x, n = g < a.groups ? (group_rows(l, g) + BN - 1) / BN * a.n_tiles : 0;
             const int upto = sum + lane_scan(n, (int)threadIdx.x);
             if (g <= a.groups) to[g] = upto - n;
             sum = __shfl_sync(~0u, upto, 31);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * widen_sm90: E4M3 or E5M2 codes with E8M0 scales to BF16: value = code x 2^(scale - 127); or BF16 in another order; it also clears the counters
- * of a product behind it (product_widen.cuh).
+ * widen_sm90: E4M3 or E5M2 codes with E8M0 scales to BF16: value = code x 2^(scale - 127); it also clears the counters of a product behind it
+ * (product_widen.cuh).
  *
  *   A list may name the rows; counts may say how many a group has.
  *
- *   defines   ELEM: MOI_E4M3, MOI_E5M2 or, PLACED, MOI_BF16, which has no scales;  PLACED: 1: each 128 values in mixed_sm90's order, of BF16 with zeros
- *             behind a row's last, of others of rows that are a multiple of that
+ *   defines   ELEM: MOI_E4M3 or MOI_E5M2
  *   grid      any; with counts, blocks below each other have different groups; 256 threads, each takes 16 values at a time: half a block of one scale */
 #define WIDEN_E5M2 (ELEM == PRODUCT_E5M2)
 #include "product_sm90_args.h"
@@ -31,33 +30,13 @@ MOII_FN void widen_piece(const widen_sm90_args &a, const unsigned char *codes, u
     to[1] = make_uint4(widen_pair(v.z, scale), widen_pair(v.z >> 16, scale), widen_pair(v.w, scale), widen_pair(v.w >> 16, scale));
 }
 
-/* The same of mixed_sm90's order: of each 128 values, piece s has 32 c + 4 s to 32 c + 4 s + 3 for c = 0 to 3, the first and the third of these in front. */
-MOII_FN void widen_placed(const widen_sm90_args &a, const unsigned char *codes, unsigned int row, unsigned int piece, uint4 *to)
-{
-    const unsigned int block = piece / 8, s = piece % 8;
-    unsigned int even[4], odd[4];
-#pragma unroll
-    for (int c = 0; c < 4; c++) {
-#if ELEM == PRODUCT_BF16
-        const uint2 four = block * 4 + c < a.blocks ? __ldg((const uint2 *)codes + block * 32 + c * 8 + s) : make_uint2(0, 0);
-        even[c] = __byte_perm(four.x, four.y, 0x5410), odd[c] = __byte_perm(four.x, four.y, 0x7632);
-#else
-        const unsigned int word = __ldg((const unsigned int *)codes + block * 32 + c * 8 + s);
-        const float scale = scale_at(a, row, block * 4 + c);
-        even[c] = widen_pair(__byte_perm(word, 0, 0x4420), scale), odd[c] = widen_pair(__byte_perm(word, 0, 0x4431), scale);
-#endif
-    }
-    to[0] = make_uint4(even[0], even[1], even[2], even[3]);
-    to[1] = make_uint4(odd[0], odd[1], odd[2], odd[3]);
-}
-
 /* So many, from one on: the share of the blocks that lie beside this one. */
 MOII_FN void widen_rows(const widen_sm90_args &a, unsigned int first, unsigned int rows)
 {
     const unsigned int end = (first + rows) * a.pieces;
     for (unsigned int i = first * a.pieces + blockIdx.x * 256 + threadIdx.x; i < end; i += gridDim.x * 256) {
         const unsigned int at = i / a.pieces, piece = i - at * a.pieces, row = (unsigned int)listed_row(a.list, (int)at);
-        (PLACED ? widen_placed : widen_piece)(a, a.codes + row * a.ld, row, piece, (uint4 *)a.out + i * 2ll);
+        widen_piece(a, a.codes + row * a.ld, row, piece, (uint4 *)a.out + i * 2ll);
     }
 }
 

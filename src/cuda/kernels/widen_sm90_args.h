@@ -16,7 +16,6 @@ typedef struct widen_sm90_args {
     long long ld;                 /* bytes between rows of codes */
     unsigned int group_rows;      /* rows of a group as it lies: their scales are one run */
     unsigned int pieces;          /* of 16 values in a row of `out` */
-    unsigned int blocks;          /* of 32 values in a row of BF16 */
     unsigned int count;           /* of pieces in all rows */
     unsigned int counters;        /* to be cleared */
     int *counter;
