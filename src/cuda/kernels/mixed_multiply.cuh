@@ -187,14 +187,14 @@ MOII_FN unsigned int multiply_tile(unsigned int base, const places &at, int step
     return lows;
 }
 
-/* A unit of no more than so many rows of A, the block's n-th.  first: the warp's first row of B in the tile. */
-MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int i, int n, unsigned int base, const places &at, int first, int columns, ring &r)
+/* A unit of no more than so many rows of A, the block's n-th. */
+MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int i, int n, unsigned int base, const places &at, int columns, ring &r)
 {
     float sum[WAVES][BN / 2];
     const unsigned int lows = multiply_tile(base, at, (a.k + STEP - 1) / STEP, columns, r, sum);
     if (ADD && a.k == 0) return;
     if (a.k > 0) times_powers(factors_at(base, n), lows, columns, sum);
-    store_waves(a, find_unit(a, groups, i), columns, first, sum, base); /* found again: no registers keep it */
+    store_waves(a, find_unit(a, groups, i), columns, sum, base); /* found again: no registers keep it */
 }
 
 MOII_FN void multiply_units(const product_args &a, const group_list &groups, unsigned int base, int wg)
@@ -208,9 +208,9 @@ MOII_FN void multiply_units(const product_args &a, const group_list &groups, uns
 #pragma unroll 1
     for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x, n++) {
         const int rows = __shfl_sync(~0u, find_unit(a, groups, i).rows, 0);
-        if (rows > FEWER && BN > FEWER) multiply_unit(a, groups, i, n, base, at, first, BN, r);
-        else if (rows > FEW) multiply_unit(a, groups, i, n, base, at, first, FEWER, r);
-        else multiply_unit(a, groups, i, n, base, at, first, FEW, r);
+        if (rows > FEWER && BN > FEWER) multiply_unit(a, groups, i, n, base, at, BN, r);
+        else if (rows > FEW) multiply_unit(a, groups, i, n, base, at, FEWER, r);
+        else multiply_unit(a, groups, i, n, base, at, FEW, r);
     }
 }
 

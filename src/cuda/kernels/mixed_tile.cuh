@@ -38,15 +38,15 @@ static_assert((BN == 64 || BN == 96 || BN == 128 || BN == 144) && WGS == 2 && WA
 #include "thin_store.cuh"
 #include "mixed_activate.cuh"
 
-/* A warp's sums of a tile.  first: its first row of B in it. */
-MOII_FN void store_waves(const product_args &a, const unit &u, int columns, int first, const float sum[WAVES][BN / 2], unsigned int base)
+/* A warpgroup's sums of a tile. */
+MOII_FN void store_waves(const product_args &a, const unit &u, int columns, const float sum[WAVES][BN / 2], unsigned int base)
 {
-    const unsigned int room = base + ROOMS_AT + threadIdx.x / 32 % (4 * WGS) * THIN_ROOM(BN);
+    const int first = own_warpgroup() * (64 * WAVES); /* row of B in it */
 #if SWIGLU
-    store_activated(a, u, columns, line_of(a, u, first), a.n / 2, sum[0], sum[1], room);
+    store_activated(a, u, columns, line_of(a, u, first), a.n / 2, sum[0], sum[1], base);
 #else
 #pragma unroll
-    for (int w = 0; w < WAVES; w++) store_tile(a, u, columns, u.line + first + w * 64, sum[w], room);
+    for (int w = 0; w < WAVES; w++) store_tile(a, u, columns, u.line + first + w * 64, sum[w], base);
 #endif
 }
 

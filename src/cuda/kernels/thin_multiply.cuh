@@ -78,15 +78,14 @@ MOII_FN void multiply_tile(unsigned int base, const places &at, int steps, int c
     }
 }
 
-/* A unit of no more than so many rows of A.  first: the warp's first row of B in the tile. */
-MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int i, unsigned int base, const places &at, int first, int columns, int count,
-                           ring &r)
+/* A unit of no more than so many rows of A. */
+MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int i, unsigned int base, const places &at, int columns, int count, ring &r)
 {
     float sum[BN / 2];
     multiply_tile(base, at, a.k / STEP, columns, count, r, sum);
     if (ADD && a.k == 0) return;
     const unit u = find_unit(a, groups, i); /* found again: no registers keep it */
-    store_tile(a, u, columns, u.line + first, sum, base + ROOMS_AT + first / 16 * THIN_ROOM(BN));
+    store_tile(a, u, columns, u.line + own_warpgroup() * 64, sum, base);
 }
 
 MOII_FN void multiply_units(const product_args &a, const group_list &groups, unsigned int base, int wg)
@@ -98,9 +97,9 @@ MOII_FN void multiply_units(const product_args &a, const group_list &groups, uns
 #pragma unroll 1
     for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x) {
         const int rows = find_unit(a, groups, i).rows;
-        if (rows > BN / 2) multiply_unit(a, groups, i, base, at, first, BN, 4, r);
-        else if (rows > BN / 4) multiply_unit(a, groups, i, base, at, first, BN / 2, 2, r);
-        else multiply_unit(a, groups, i, base, at, first, BN / 4, 4, r);
+        if (rows > BN / 2) multiply_unit(a, groups, i, base, at, BN, 4, r);
+        else if (rows > BN / 4) multiply_unit(a, groups, i, base, at, BN / 2, 2, r);
+        else multiply_unit(a, groups, i, base, at, BN / 4, 4, r);
     }
 }
 
