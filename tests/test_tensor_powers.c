@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_tensor_powers.c: weights of mixed_sm90 whose scales lie far apart along a row: what FP16 has of them moves, and sums with it. */
+#include "support_gpu.h"
+#include "support_jobs.h"
+
+#include <math.h>
+
+typedef enum pattern { RISING, FALLING, JUMPS, APART, LOWEST, ZEROS, NANS, PATTERNS } pattern;
+
+/* The power of two of a block's scale. */
+static int power_at(pattern p, int64_t row, int64_t block)
+{
+    switch (p) {
+    case RISING: return -100 + 7 * (int)block + (int)(row % 5);
+    case FALLING: return 60 - 7 * (int)block - (int)(row % 3);
+    case JUMPS: return block % 7 == 3 ? 90 : -30 + (int)(row % 3);
+    case APART: return 12 * (int)(block % 4) - 20 + (int)(row % 2);
+    case LOWEST: return block % 6 ? -127 + (int)(row % 9) : -90;
+    case ZEROS: return block == 1 ? 70 : block < 4 ? 52 : -9 - (int)(block % 3);
+    default: return -12 + (int)(block % 9) * (row % 2 ? 3 : 1);
+    }
+}
+
+/* ZEROS: the highest scales are of zeros alone in every other row, and what lies 60 and 80 powers below them is all that there is.  NANS: some scales are NaN,
+ * some codes. */
+static void set_scales(moit_matrix *b, pattern p)
+{
+    for (int64_t g = 0; g < b->batch; g++)
+        for (int64_t r = 0; r < b->rows; r++)
+            for (int64_t l = 0; l < b->depth; l += 32) {
+                const bool nan = p == NANS && r % 11 == 3 && l / 32 % 5 == r % 5;
+                moit_matrix_set_scale(b, g, r, l, nan ? NAN : ldexpf(1.0f, power_at(p, r, l / 32)));
+            }
+    for (int64_t r = 0; p == ZEROS && r < b->rows; r++)
+        for (int64_t l = r % 2 ? 0 : 32; l < (r % 2 ? 128 : 64) && l < b->depth; l++) moit_matrix_set(b, r, l, 0.0f);
+    for (int64_t r = 5; p == NANS && b->format.elem == MOI_E4M3 && r < b->rows; r += 17) moit_matrix_set(b, r, r % b->depth, NAN);
+    moit_matrix_read(b);
+}
+
+/* Rows of A whose factors are as far on the other side; one that is nowhere negative, beside codes of 1 with a scale that is NaN. */
+static void set_rows(moit_matrix *a, moit_matrix *b, pattern p)
+{
+    for (int64_t r = 0; p == LOWEST && r < a->rows; r += 2)
+        for (int64_t l = 0; l < a->depth; l++) moit_matrix_set(a, r, l, ldexpf((float)a->values[r * a->depth + l], 112));
+    for (int64_t l = 0; p == NANS && l < a->depth; l++) {
+        moit_matrix_set(a, 0, l, fabsf((float)a->values[l]));
+        for (int64_t r = 3; r < b->rows; r += 11) moit_matrix_set(b, r, l, 1.0f);
+    }
+    moit_matrix_read(a), moit_matrix_read(b);
+}
+
+/* Groups of few and many rows, for which tiles are cut, reductions that end within a stage and scales that lie in words, in halves of them, and anyhow. */
+static void test_far_scales(void **state)
+{
+    (void)state;
+    if (!moit_hopper()) skip();
+    static const struct { int64_t k; moi_layout layout; } cases[] = {
+        { 640, MOI_LAYOUT_ROW }, { 448, MOI_LAYOUT_ROW }, { 160, MOI_LAYOUT_ROW }, { 512, MOI_LAYOUT_TILED }, { 352, MOI_LAYOUT_COL },
+    };
+    enum { CASES = sizeof cases / sizeof *cases, ALL = 2 * PATTERNS * CASES };
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < ALL; i += parts) {
+        const pattern p = (pattern)(i / 2 % PATTERNS);
+        const int c = i / (2 * PATTERNS);
+        moit_rng rng = moit_seed("far scales", (uint64_t)i);
+        moit_job j = { .gpu = true, .grouping = MOI_GROUP_M, .out = i % 3 ? MOI_BF16 : MOI_F32, .n = 136, .k = cases[c].k, .groups = 1, .sm_limit = 2 };
+        j.a.format = MOI_FORMAT_BF16, j.b.format = i % 2 ? MOI_FORMAT_MXFP4 : MOI_FORMAT_MXFP8, j.b.format.layout = cases[c].layout;
+        j.rows = 66 + 30 * (i % 4), j.offsets[1] = j.rows;
+        moit_job_operands(&j, &rng);
+        set_scales(&j.b, p);
+        set_rows(&j.a, &j.b, p);
+        moit_job_plan(&j, moit_gpu());
+        assert_true(moit_job_chose(&j, "mixed_sm90"));
+        moit_job_fill(&j, &rng);
+        moit_job_run(&j);
+        moit_job_check(&j, (uint64_t)i);
+        moit_job_close(&j);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_far_scales) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
