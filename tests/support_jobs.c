@@ -185,6 +185,25 @@ static double tensor_error(const moit_job *j, const double *a, const double *b, 
     return error * (wide ? 1.001 : 1.02); /* what the errors so far add to the largest term */
 }
 
+/* What FP16 has not of a row of A and of one of B (tensor_explain.c): values of A are multiples of 2^-39 of the largest, of B's blocks those deep below the
+ * largest scale of the four they lie with are less exact or 0. */
+static double lost_in_f16(const moit_job *j, const double *a, const double *b, int64_t matrix, int64_t col)
+{
+    const int deep = j->b.format.elem == MOI_E2M1 ? 24 : 21;
+    double most = 0.0, sum = 0.0, error = 0.0;
+    if (!moit_job_chose(j, "mixed_sm90") && !moit_job_chose(j, "halves_sm90")) return 0.0;
+    for (int64_t l = 0; l < j->k; l++) most = fmax(most, fabs(a[l])), sum += fabs(b[l]);
+    for (int64_t l = 0; l < j->k && moit_job_chose(j, "mixed_sm90"); l += 32) {
+        int highest = 0, own = moit_matrix_power(&j->b, matrix, col, l);
+        for (int64_t at = l / 128 * 128; at < j->k && at < l / 128 * 128 + 128; at += 32) {
+            int power = moit_matrix_power(&j->b, matrix, col, at);
+            highest = power > highest ? power : highest;
+        }
+        for (int64_t i = l; i < l + 32 && own < highest - deep; i++) error += fabs(a[i] * b[i]);
+    }
+    return error + 0x1p-40 * most * sum;
+}
+
 static double check_one(const moit_job *j, int64_t line, int64_t row, int64_t group, int64_t col, int64_t from, int64_t to)
 {
     int64_t depth = j->a.depth;
@@ -201,6 +220,7 @@ static double check_one(const moit_job *j, int64_t line, int64_t row, int64_t gr
     double roundings = (double)((to - from) / 32 + (j->weight ? 10 : 8));
     double scales = moit_job_chose(j, "OUTER=1") ? 17 * 0x1p-20 * (magnitude - fabs((double)j->before[line * j->n + col])) : 0.0; /* product_outer.cuh */
     double bound = fabs(weight) * tensor_error(j, a, b, from, to) + scales + roundings * 0x1p-23 * magnitude + moit_half_unit(j->out, larger) + 0x1p-120;
+    bound += fabs(weight) * lost_in_f16(j, a, b, moit_job_experts(j) ? group : 0, col);
     return fabs((double)got - sum) / bound;
 }
 

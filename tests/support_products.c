@@ -165,3 +165,8 @@ double moit_product_error(moi_dtype out, float got, double exact, double magnitu
     double slack = strict ? 0x1p-45 * magnitude : (double)(k + 4) * 0x1p-24 * magnitude; /* 0x1p-45: the test's own sums */
     return fabs((double)got - exact) / (slack + moit_half_unit(out, larger));
 }
+
+int moit_matrix_power(const moit_matrix *m, int64_t b, int64_t row, int64_t l)
+{
+    return ((const unsigned char *)scales_at(m, b))[scale_place(m, row, block_of(m, l))];
+}

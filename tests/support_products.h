@@ -30,6 +30,8 @@ void moit_matrix_free(moit_matrix *m);
 /* Writes a code (or a plain value's bits) at an element of the first matrix; writes the scale of an element's block in the b-th. */
 void moit_matrix_set(moit_matrix *m, int64_t row, int64_t l, float value);
 void moit_matrix_set_scale(moit_matrix *m, int64_t b, int64_t row, int64_t l, float scale);
+/* The scale of an element's block of the b-th matrix, an E8M0 code. */
+int moit_matrix_power(const moit_matrix *m, int64_t b, int64_t row, int64_t l);
 static inline moi_operand moit_operand(const moit_matrix *m) { return (moi_operand){ m->data, m->scale, m->pad ? m->ld : 0 }; }
 
 /* Half of the distance between neighbours of `out` around x. */

@@ -38,7 +38,7 @@ static void *result(moit_job *j, moit_rng rng, const char *define, const char *t
     return d;
 }
 
-/* Few rows of each group, in whose products codes become FP16 as they lie, more, of which they become BF16, groups without any, of which nothing is unpacked,
+/* Few rows of each group, in whose products codes become FP16 as they lie, and more, groups without any, of which nothing is unpacked,
  * copies of B in BF16, lists of rows, scales in all layouts, rows apart. */
 static void test_same_bits(void **state)
 {
@@ -49,7 +49,7 @@ static void test_same_bits(void **state)
         moi_layout layout;
         int64_t cuts[5], m, n, k, pad, gather;
         int32_t sm_limit;
-        bool as_they_lie, unpacked, adds, overlap; /* the first: codes of E2M1 become FP16 or BF16 in the product; the second: E4M3 in front of it */
+        bool as_they_lie, unpacked, adds, overlap; /* the first: codes of E2M1 become FP16 in the product; the second: E4M3 in front of it */
         const char *tile;                /* that only mixed_sm90 has */
     } cases[] = {
         { .grouping = MOI_GROUP_M, .cuts = { 0, 3, 3, 90, 91 }, .n = 136, .k = 256, .as_they_lie = true },

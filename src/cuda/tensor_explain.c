@@ -31,15 +31,16 @@ static void keep_best(void *user, const moii_tensor_tile *t, double clocks)
 /* P:gemm.bound, for this reduction; S stands for sum |A B|. */
 static void tell_bound(const moii_tensor_product *p, const moii_tensor_tile *t, const moi_explain_config *to)
 {
-    char text[768];
+    char text[1024], lost[320] = "";
     const char *half = p->out_f32 ? "f32" : "bf16", *plus = p->accumulate ? " + |D|" : "";
-    const char *deep = p->halves ? "" : p->b->elem == MOI_E2M1 ? "; of b, blocks whose scale is below 2^-31 of the largest of the four they lie with count as 0"
-                                                               : "; of b, blocks whose scale is below 2^-21 of the largest of the four they lie with are less "
-                                                                 "exact, below 2^-23 0";
+    if (p->mixed && !p->halves) /* mixed_scales.cuh */
+        snprintf(lost, sizeof lost, "; of b, blocks whose scale is below 2^-%d of the largest of the four they lie with are less exact, below 2^-%d 0, and so "
+                 "may be those below 2^-43 of one before them in the row, or below 2^-70 of one behind", p->b->elem == MOI_E2M1 ? 24 : 21,
+                 p->b->elem == MOI_E2M1 ? 28 : 23);
     if (p->scaling == SCALING_NONE || p->mixed)
         snprintf(text, sizeof text, "|D - exact| <= %lld 2^-23 (S%s) + 18 2^-25 M, S = sum |A B|, M = sum over each 16 products of the largest of them and of "
                  "the sum so far, + half a unit of %s%s%s", (long long)p->k + 4, plus, half, p->mixed ? "; of a, values below 2^-32 of their row's largest are "
-                 "rounded to multiples of 2^-39 of it" : "", p->mixed ? deep : "");
+                 "rounded to multiples of 2^-39 of it" : "", lost);
     else
         snprintf(text, sizeof text, "|D - exact| <= %lld 2^-23 (S%s) + %d 2^-13 M, S = sum |A B|, M = sum over each 32 products of the largest of them and of "
                  "the sum since the last multiple of %d, + %shalf a unit of %s", (long long)p->k + 4, plus, p->scaling == SCALING_MX ? 32 : 34,

@@ -2,13 +2,12 @@
  *
  * half_rows_sm90: rows of BF16, or of E4M3 or E5M2 with a scale for each 32 values, as FP16 times a power of two, in halves_sm90's order or mixed_sm90's.
  *
- *   BF16      a row's largest magnitude becomes 2^15 to 2^16 (less where it is below 2^-110), so that values down to 2^-32 of it are exact, and smaller ones
+ *   value     a row's largest magnitude becomes 2^15 to 2^16 (less where it is below 2^-110), so that values down to 2^-32 of it are exact, and smaller ones
  *             are rounded to multiples of 2^-39 of it; of one with Inf or NaN all products are one of these
- *   codes     with a row's largest scale they are times 2^7 (E5M2: as they are; less where it is below 2^-119), with others as much less; what FP16 has not is
- *             rounded to multiples of 2^-24
  *   factor    what the row has to be multiplied by again, a normal number
  *
  *   defines   ELEM: MOI_BF16, or, PLACED, MOI_E4M3 or MOI_E5M2;  PLACED: 1: mixed_sm90's order, zeros behind a row's last
+ *   rows      are whole blocks of 32
  *   order     halves_sm90's: of each 32 values 8 c to 8 c + 7 for c = 0 to 3: in two pieces of 16, of which the first has 8 c to 8 c + 3
  *             mixed_sm90's: of each 128 values 32 c to 32 c + 31: in eight pieces, of which piece s has 32 c + 4 s to 32 c + 4 s + 3
  *             and of a piece the first two for all c in front
@@ -66,21 +65,43 @@ MOII_FN uint2 four_halves(const row_from &r, int i)
     return make_uint2(half_pair(four.x, times), half_pair(four.y, times));
 }
 #else
-enum { UP = ELEM == PRODUCT_E5M2 ? 0 : 7 };
+enum { FRACTION = ELEM == PRODUCT_E5M2 ? 2 : 3, BIAS = ELEM == PRODUCT_E5M2 ? 15 : 7 };
 
 MOII_FN unsigned int scale_code(const row_from &r, int block)
 {
     return __ldg((const unsigned char *)r.scales.p + scale_index(r.scales, r.row, (unsigned int)block));
 }
 
+MOII_FN unsigned int larger_pair(unsigned int a, unsigned int b)
+{
+    unsigned int m;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    return m;
+}
+
+/* The largest of a block's magnitudes, as bits of a code. */
+MOII_FN unsigned int block_top(const row_from &r, int block)
+{
+    unsigned int top = 0;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint4 v = __ldg((const uint4 *)r.at + block * 2 + i);
+        const unsigned int words[4] = { v.x, v.y, v.z, v.w };
+#pragma unroll
+        for (int j = 0; j < 4; j++) top = larger_pair(top, larger_pair(words[j] & 0x007F007Fu, words[j] >> 8 & 0x007F007Fu));
+    }
+    return max(top & 0xFFFFu, top >> 16);
+}
+
+/* Of a value's scale and exponent field the largest sum, where it is not 0: it is 2^(sum - 127 - BIAS) at least, and below twice as much. */
 MOII_FN int field_of(const row_from &r, int pieces)
 {
-    int top = UP + 1; /* so that the inverse is a normal number */
+    int top = 16 + BIAS; /* so that the inverse is a normal number */
     for (int i = (int)threadIdx.x % 32; i < pieces / 2; i += 32) {
-        const int code = (int)scale_code(r, i);
-        if (code != 255) top = max(top, code);
+        const int code = (int)scale_code(r, i), largest = (int)block_top(r, i);
+        if (code != 255 && largest > 0) top = max(top, code + max(largest >> FRACTION, 1));
     }
-    return 254 + UP - __reduce_max_sync(~0u, top);
+    return 269 + BIAS - __reduce_max_sync(~0u, top);
 }
 
 MOII_FN unsigned int half_pair(unsigned int halves, float times)
@@ -93,7 +114,7 @@ MOII_FN unsigned int half_pair(unsigned int halves, float times)
 MOII_FN uint2 four_halves(const row_from &r, int i)
 {
     const unsigned int scale = scale_code(r, i / 8);
-    const int field = (int)scale + r.field - 127;
+    const int field = min((int)scale + r.field - 127, 254); /* more is of zeros alone */
     const float times = scale == 255 ? moii_float_of(0x7FC00000u) : field > 0 ? moii_float_of((unsigned int)field << 23) : 0.0f;
     const uint2 four = four_f16(__ldg((const unsigned int *)r.at + i));
     return make_uint2(half_pair(four.x, times), half_pair(four.y, times));

@@ -134,27 +134,39 @@ MOII_FN void move_sums(unsigned int before, unsigned int now, int columns, float
     for (int i = 0; i < 2 * WAVES; i++) times_power(sum[i / 2], i % 2, columns, power_of(byte_of(before, i) - byte_of(now, i)));
 }
 
-/* In the end: columns times their rows' factors, rows times what their low says, half of it first where it is far from 1: so no product on the way is beyond
- * FP32 that the last is not. */
+/* A sum times 2^n, in two steps of one direction: so none is beyond FP32 where the last is not. */
+MOII_FN float far_times(float sum, int n)
+{
+    const int to = min(max(n, -252), 252);
+    return sum * power_of(to / 2) * power_of(to - to / 2);
+}
+
+/* In the end: rows times what their low says, columns times their rows' factors.  Sums are below 2^(32 + LIMIT) for each product, so near powers of rows do no
+ * harm in front of those of columns; others are added first. */
 MOII_FN void times_powers(unsigned int factors, unsigned int lows, int columns, float sum[WAVES][BN / 2])
 {
-    enum { FAR = 60 };
+    enum { FAR = 30 };
     int by[2 * WAVES];
     bool far = false;
 #pragma unroll
     for (int i = 0; i < 2 * WAVES; i++) by[i] = byte_of(lows, i) - LOW_BIAS, far |= by[i] < -FAR || by[i] > FAR;
-    if (__any_sync(~0u, far))
+    far = __any_sync(~0u, far);
 #pragma unroll
-        for (int i = 0; i < 2 * WAVES; i++) times_power(sum[i / 2], i % 2, columns, power_of(by[i] / 2)), by[i] -= by[i] / 2;
+    for (int i = 0; i < 2 * WAVES && !far; i++) times_power(sum[i / 2], i % 2, columns, power_of(by[i]));
 #pragma unroll
     for (int j = 0; j < columns / 2; j += 4) {
         const unsigned int both = shared_read_half(factors + j * 2 + (int)threadIdx.x % 4 * 2);
         const float even = moii_float_of(both << 23 & 0x7F800000u), odd = moii_float_of(both >> 8 << 23);
+        if (far)
 #pragma unroll
-        for (int w = 0; w < WAVES; w++) sum[w][j] *= even, sum[w][j + 1] *= odd, sum[w][j + 2] *= even, sum[w][j + 3] *= odd;
+            for (int i = 0; i < 2 * WAVES; i++) {
+                float *d = sum[i / 2] + j + i % 2 * 2;
+                d[0] = far_times(d[0], by[i] + byte_of(both, 0) - 127), d[1] = far_times(d[1], by[i] + byte_of(both, 1) - 127);
+            }
+        else
+#pragma unroll
+            for (int w = 0; w < WAVES; w++) sum[w][j] *= even, sum[w][j + 1] *= odd, sum[w][j + 2] *= even, sum[w][j + 3] *= odd;
     }
-#pragma unroll
-    for (int i = 0; i < 2 * WAVES; i++) times_power(sum[i / 2], i % 2, columns, power_of(by[i]));
 }
 
 /* Returns the last stage's lows. */

@@ -2,10 +2,10 @@
  * mixed_scales.cuh: what the warps of mixed_sm90 that bring scales leave in shared memory, and how who multiplies takes it.
  *
  * Codes of a row of B become FP16 times 2^(field - 15), where field is what the block's scale has more than the row's `low`, and LEAST: so that its values lie
- * where FP16 has them exactly, which is so for SPAN powers of two, and sums are to be multiplied by 2^(low - LOW_BIAS) in the end.  low is the stage's, of its
- * four blocks: it stays as long as their scales fit, and where it moves, which a flag of 128 rows says, sums so far follow.  It falls to no more than LIMIT
- * below the unit's highest, for sums are FP32.  What lies deeper, or more than SPAN below another of the four, is rounded to multiples of 2^-24, and is 0
- * where there is no power for it.
+ * where FP16 has them exactly, which is so of scales up to 2^SPAN apart, and sums are to be multiplied by 2^(low - LOW_BIAS) in the end.  low is the
+ * stage's, of its four blocks: it stays as long as their scales fit, and where it moves, which a flag of 128 rows says, sums so far follow.  It falls to no
+ * more than LIMIT below the highest that it was in the unit, for sums are FP32.  What lies deeper, or more than SPAN below another of the four, is rounded
+ * to multiples of 2^-24, and is 0 where there is no power for it.
  *
  *   stage     of each row four fields, as the upper byte of 2^(field - 15) in FP16; then low of each row, a byte (low_at); then two flags, words
  *   factors   of a unit's rows of A, which are powers of two: exponents, a byte each */
@@ -17,7 +17,7 @@ enum { LEAST = 6, SPAN = 24, LOW_BIAS = 104 };
 #else /* 2^-9 to 448, fields 1 to 22 */
 enum { LEAST = 1, SPAN = 21, LOW_BIAS = 113 };
 #endif
-enum { LIMIT = 64, NAN_SCALE = 255 };
+enum { LIMIT = 40, NAN_SCALE = 255 };
 
 #define LOWS_AT (BM * 4)
 #define FLAGS_AT (BM * 5)
