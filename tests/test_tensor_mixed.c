@@ -23,7 +23,7 @@ static void check_case(const tile_case *c, size_t i)
     const bool ragged = c->grouping == PRODUCT_ROWS;
     moii_tensor_product p = { .grouping = c->grouping, .a = c->a, .b = c->b, .groups = c->groups, .m = ragged ? c->groups * c->rows : c->rows, .n = c->n,
                               .k = c->k, .sms = 132 };
-    assert_true(moii_tensor_fits(&p, MOI_BF16, &why));
+    if (!moii_tensor_fits(&p, MOI_BF16, &why)) fail_msg("case %zu: %s", i, why);
     moii_tensor_settle(&p, 132);
     const moii_tensor_tile t = moii_tensor_choose(&p);
     const done_by by = p.halves ? HALVES : p.mixed ? MIXED : OTHERS;
@@ -61,9 +61,10 @@ static void test_alone(void **state)
     (void)state;
     static const tile_case cases[] = {
         { PRODUCT_ROWS, &plain, &mxfp8, 128, 64, 1536, 2048, HALVES, 64 },   { PRODUCT_ROWS, &plain, &mxfp8, 128, 65, 1536, 2048, MIXED, 96 },
-        { PRODUCT_ROWS, &plain, &mxfp4, 128, 64, 5760, 2880, HALVES, 64 },   { PRODUCT_ROWS, &plain, &mxfp4, 128, 65, 5760, 2880, MIXED, 96 },
-        { PRODUCT_ROWS, &plain, &mxfp4, 128, 156, 5760, 2880, MIXED, 144 },  { PRODUCT_ROWS, &plain, &mxfp4, 128, 1023, 5760, 2880, MIXED, 128 },
-        { PRODUCT_ROWS, &plain, &mxfp4, 128, 1024, 5760, 2880, OTHERS, 0 },  { PRODUCT_ROWS, &plain, &cols, 8, 100, 4096, 7168, MIXED, 128 },
+        { PRODUCT_ROWS, &plain, &mxfp4, 128, 32, 5760, 2880, HALVES, 64 },   { PRODUCT_ROWS, &plain, &mxfp4, 128, 33, 5760, 2880, MIXED, 64 },
+        { PRODUCT_ROWS, &plain, &mxfp4, 128, 64, 5760, 2880, MIXED, 64 },    { PRODUCT_ROWS, &plain, &mxfp4, 128, 65, 5760, 2880, MIXED, 96 },
+        { PRODUCT_ROWS, &plain, &mxfp4, 128, 156, 5760, 2880, MIXED, 144 },  { PRODUCT_ROWS, &plain, &mxfp4, 128, 1590, 5760, 2880, MIXED, 128 },
+        { PRODUCT_ROWS, &plain, &mxfp4, 128, 1591, 5760, 2880, OTHERS, 0 },  { PRODUCT_ROWS, &plain, &cols, 8, 100, 4096, 7168, MIXED, 128 },
         { PRODUCT_MASKED, &plain, &mxfp4, 8, 100, 4096, 96, MIXED, 128 },    { PRODUCT_DENSE, &plain, &mxfp4, 1, 256, 24576, 1536, HALVES, 64 },
         { PRODUCT_DENSE, &plain, &mxfp4, 1, 257, 22528, 1536, MIXED, 128 },  { PRODUCT_DENSE, &plain, &mxfp4, 1, 257, 22528, 1568, OTHERS, 0 },
         { PRODUCT_DENSE, &plain, &cols, 1, 100, 24576, 1536, HALVES, 64 },   { PRODUCT_DENSE, &plain, &mxfp8, 1, 100, 33792, 1536, MIXED, 128 },
@@ -75,12 +76,15 @@ static void test_alone(void **state)
 static void test_means(void **state)
 {
     (void)state;
-    static const struct { int64_t mean; int tile; } means[] = { { 58, 64 }, { 78, 96 }, { 116, 128 }, { 146, 144 }, { 999, 128 } };
+    static const struct { int64_t mean; int tile; const moi_format *b; bool halves; } means[] = {
+        { 58, 64, &mxfp8, true }, { 78, 96, &mxfp8, false }, { 116, 128, &mxfp8, false }, { 146, 144, &mxfp8, false }, { 999, 128, &mxfp8, false },
+        { 28, 64, &mxfp4, true }, { 58, 64, &mxfp4, false }, { 78, 96, &mxfp4, false },   { 146, 144, &mxfp4, false }, { 1560, 128, &mxfp4, false },
+    };
     for (int64_t experts = 8; experts <= 512; experts *= 2)
-        for (size_t i = 0; i < sizeof means / sizeof *means; i++) {
+        for (size_t i = 0; i < sizeof means / sizeof *means && means[i].mean * experts < 1 << 19; i++) {
             const double slots = (double)(means[i].mean * experts);
             const int64_t planned = (int64_t)(slots + 0.75 * sqrt(slots * (double)experts)), rows = (planned + experts - 1) / experts;
-            const tile_case c = { PRODUCT_ROWS, &plain, &mxfp8, experts, rows, 8192, 2048, means[i].tile == 64 ? HALVES : MIXED, means[i].tile };
+            const tile_case c = { PRODUCT_ROWS, &plain, means[i].b, experts, rows, 8192, 2048, means[i].halves ? HALVES : MIXED, means[i].tile };
             check_case(&c, i);
         }
 }

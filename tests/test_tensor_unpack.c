@@ -58,7 +58,7 @@ static void test_same_bits(void **state)
         { .grouping = MOI_GROUP_M, .layout = MOI_LAYOUT_TILED, .cuts = { 0, 400, 1000, 1000, 1440 }, .n = 264, .k = 384, .sm_limit = 4 },
         { .grouping = MOI_GROUP_M, .layout = MOI_LAYOUT_COL, .cuts = { 0, 0, 70, 75, 75 }, .as_they_lie = true, .n = 80, .k = 96, .overlap = true },
         { .grouping = MOI_GROUP_M, .cuts = { 0, 100, 1700, 1701, 3200 }, .n = 24, .k = 160, .gather = 300 },
-        { .grouping = MOI_GROUP_MASKED, .cuts = { 5, 0, 64, 20 }, .m = 64, .as_they_lie = true, .n = 200, .k = 128, .pad = 32 },
+        { .grouping = MOI_GROUP_MASKED, .cuts = { 5, 0, 32, 20 }, .m = 32, .as_they_lie = true, .n = 200, .k = 128, .pad = 32 },
         { .grouping = MOIT_DENSE, .layout = MOI_LAYOUT_TILED, .as_they_lie = true, .m = 33, .n = 300, .k = 512, .sm_limit = 8, .overlap = true },
         { .grouping = MOI_GROUP_M, .cuts = { 0, 100, 180, 330, 560 }, .n = 264, .k = 416, .as_they_lie = true, .overlap = true, .tile = "BN=144" },
         { .grouping = MOI_GROUP_M, .layout = MOI_LAYOUT_COL, .cuts = { 0, 80, 160, 161, 280 }, .n = 136, .k = 96, .as_they_lie = true, .adds = true,
@@ -67,8 +67,8 @@ static void test_same_bits(void **state)
           .tile = "BN=128" },
         { .grouping = MOI_GROUP_MASKED, .cuts = { 100, 0, 120, 64 }, .m = 120, .as_they_lie = true, .n = 300, .k = 288, .pad = 32, .tile = "BN=128" },
         { .grouping = MOIT_DENSE, .as_they_lie = true, .m = 300, .n = 1000, .k = 256, .sm_limit = 4, .tile = "BN=128" },
-        { .grouping = MOI_GROUP_M, .cuts = { 0, 0, 2300, 2300, 4200 }, .n = 24, .k = 64, .unpacked = true },
-        { .grouping = MOI_GROUP_MASKED, .cuts = { 5, 0, 1050, 20 }, .m = 1056, .n = 24, .k = 64, .unpacked = true },
+        { .grouping = MOI_GROUP_M, .cuts = { 0, 0, 3300, 3300, 6600 }, .n = 24, .k = 64, .unpacked = true },
+        { .grouping = MOI_GROUP_MASKED, .cuts = { 5, 0, 1590, 20 }, .m = 1616, .n = 24, .k = 64, .unpacked = true },
         { .grouping = MOIT_DENSE, .m = 400, .n = 72, .k = 224, .pad = 32, .adds = true },
     };
     int parts, part = moit_part(&parts);

@@ -82,13 +82,16 @@ static bool mixed_takes(const moii_tensor_product *p)
     return experts ? p->k % 32 == 0 && p->groups <= THIN_GROUPS : moii_thin_takes(p->b, p->k, p->groups);
 }
 
-/* Where weights alone are scaled, few rows take halves_sm90: sums of 32 products times a scale are fewer than codes.  So do more where mixed_sm90 could not,
- * until a copy of the weights takes less than to make FP16 of them for each 64 rows anew; and of one matrix in E2M1, of which two copies would be made. */
-enum { NARROW = 64, OFTEN = 256 }; /* rows of a group */
+static bool of_fours(const moii_tensor_product *p) { return p->unpacked || p->b->elem == MOI_E2M1; }
+
+/* Where weights alone are scaled, few rows take halves_sm90: sums of 32 products times a scale are fewer than codes, which of E2M1 are half as many to load.
+ * So do more where mixed_sm90 could not, until a copy of the weights takes less than to make FP16 of them for each 64 rows anew; and of one matrix in E2M1,
+ * of which two copies would be made. */
+enum { NARROW = 64, NARROW_FOURS = 32, OFTEN = 256 }; /* rows of a group */
 bool moii_mixed_halves(const moii_tensor_product *p)
 {
-    const bool one_of_fours = (p->unpacked || p->b->elem == MOI_E2M1) && !moii_tensor_experts(p);
-    return moii_tensor_weights_alone(p) && p->k % 32 == 0 && moii_tensor_group_rows(p) <= (!mixed_takes(p) || one_of_fours ? OFTEN : NARROW);
+    const bool often = !mixed_takes(p) || (of_fours(p) && !moii_tensor_experts(p));
+    return moii_tensor_weights_alone(p) && p->k % 32 == 0 && moii_tensor_group_rows(p) <= (often ? OFTEN : of_fours(p) ? NARROW_FOURS : NARROW);
 }
 
 /* Tiles of so many rows of A. */
@@ -133,13 +136,13 @@ static bool mixed_fits(const moii_tensor_product *p)
     return p->scaling == SCALING_MX && straight && few && values >= 0 && values / 16 < UINT32_MAX && takes;
 }
 
-/* Rows of a group, in the mean, that are too many for thin_sm90, too few for a copy of the weights, which is all else that there is where these alone are
- * scaled. */
+/* Rows of a group, in the mean, that are too many for thin_sm90, too few for a copy of the weights (of E2M1 for two), which is all else that there is where
+ * these alone are scaled. */
 bool moii_mixed_pays(const moii_tensor_product *p)
 {
     if (!mixed_fits(p)) return false;
     bool experts = moii_tensor_experts(p), alone = moii_tensor_weights_alone(p);
-    int64_t rows = moii_tensor_group_rows(p), least = alone ? 0 : experts ? 33 : 384, most = experts ? 1023 : 767;
+    int64_t rows = moii_tensor_group_rows(p), least = alone ? 0 : experts ? 33 : 384, most = !experts ? 767 : of_fours(p) ? 1590 : 1023;
     return rows >= least && (rows <= most || p->grouping == PRODUCT_MASKED) && enough_tiles(p, rows, rows_of_tile(p));
 }
 

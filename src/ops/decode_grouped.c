@@ -9,7 +9,7 @@
 
 enum { ROUTE, PERMUTE, TAKE_X, COMBINE, PARTS };
 enum { UP, DOWN, PRODUCTS };
-enum { SIZES = 6 };
+enum { SIZES = 7 };
 typedef enum take { AS_IT_IS, QUANTIZED, WIDENED } take; /* how x becomes the first product's operand */
 
 /* For so many tokens or fewer; u: what the first one leaves for the second. */
@@ -111,12 +111,13 @@ static moi_status plan_product(const moi_plan *plan, const state *s, product *p)
 
 /* How products are cut, and whether weights of mx32 become BF16 first, or E2M1 E4M3, follows from how many rows there can be: what suits thousands of tokens
  * takes longer for a hundred than the decode rows.  So there are products for as few rows of each expert in the mean as mostly fit a tile of 64, of 128, of
- * 192 (of mx32: of 64, 96, 128, 144), for fewer than copies of weights are worth it for, and for all: as the products of Hopper change their ways. */
+ * 192 (of mx32: of 64, 96, 128, 144; of E2M1 of 32, too), for fewer than copies of weights are worth it for, and for all: as the products of Hopper change
+ * their ways. */
 static moi_status plan_sizes(const moi_plan *plan, state *s)
 {
-    static const int64_t ends[][SIZES] = { { 58, 119, 181, 511, INT64_MAX }, { 58, 78, 116, 146, 999, INT64_MAX } };
+    static const int64_t ends[][SIZES] = { { 58, 119, 181, 511, INT64_MAX }, { 58, 78, 116, 146, 999, INT64_MAX }, { 28, 58, 78, 116, 146, 1560, INT64_MAX } };
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
-    const int64_t *rows = ends[d->weights.recipe == MOI_RECIPE_MX32];
+    const int64_t *rows = ends[d->weights.recipe != MOI_RECIPE_MX32 ? 0 : d->weights.elem == MOI_E2M1 ? 2 : 1];
     for (int i = 0; i < SIZES; i++) {
         int64_t slots = moii_mul(rows[i], d->experts), tokens = slots < 0 ? d->max_tokens : moii_min(slots / d->top_k, d->max_tokens);
         if (tokens < d->grouped_from) continue; /* the decode row's */

@@ -141,8 +141,25 @@ MOII_FN float far_times(float sum, int n)
     return sum * power_of(to / 2) * power_of(to - to / 2);
 }
 
+/* Factors of columns j * 2 + 2 c and the next one, as exponents. */
+MOII_FN unsigned int two_factors(unsigned int factors, int j) { return shared_read_half(factors + j * 2 + (int)threadIdx.x % 4 * 2); }
+
+/* Each sum at once times all that there is: for any powers. */
+MOII_FN void times_far_powers(unsigned int factors, const int by[2 * WAVES], int columns, float sum[WAVES][BN / 2])
+{
+#pragma unroll
+    for (int j = 0; j < columns / 2; j += 4) {
+        const unsigned int both = two_factors(factors, j);
+#pragma unroll
+        for (int i = 0; i < 4 * WAVES; i++) {
+            float &d = sum[i / 4][j + i % 4];
+            d = far_times(d, by[i / 2] + byte_of(both, i % 2) - 127);
+        }
+    }
+}
+
 /* In the end: rows times what their low says, columns times their rows' factors.  Sums are below 2^(32 + LIMIT) for each product, so near powers of rows do no
- * harm in front of those of columns; others are added first. */
+ * harm in front of those of columns. */
 MOII_FN void times_powers(unsigned int factors, unsigned int lows, int columns, float sum[WAVES][BN / 2])
 {
     enum { FAR = 30 };
@@ -150,22 +167,18 @@ MOII_FN void times_powers(unsigned int factors, unsigned int lows, int columns, 
     bool far = false;
 #pragma unroll
     for (int i = 0; i < 2 * WAVES; i++) by[i] = byte_of(lows, i) - LOW_BIAS, far |= by[i] < -FAR || by[i] > FAR;
-    far = __any_sync(~0u, far);
+    if (__any_sync(~0u, far)) {
+        times_far_powers(factors, by, columns, sum);
+        return;
+    }
 #pragma unroll
-    for (int i = 0; i < 2 * WAVES && !far; i++) times_power(sum[i / 2], i % 2, columns, power_of(by[i]));
+    for (int i = 0; i < 2 * WAVES; i++) times_power(sum[i / 2], i % 2, columns, power_of(by[i]));
 #pragma unroll
     for (int j = 0; j < columns / 2; j += 4) {
-        const unsigned int both = shared_read_half(factors + j * 2 + (int)threadIdx.x % 4 * 2);
+        const unsigned int both = two_factors(factors, j);
         const float even = moii_float_of(both << 23 & 0x7F800000u), odd = moii_float_of(both >> 8 << 23);
-        if (far)
 #pragma unroll
-            for (int i = 0; i < 2 * WAVES; i++) {
-                float *d = sum[i / 2] + j + i % 2 * 2;
-                d[0] = far_times(d[0], by[i] + byte_of(both, 0) - 127), d[1] = far_times(d[1], by[i] + byte_of(both, 1) - 127);
-            }
-        else
-#pragma unroll
-            for (int w = 0; w < WAVES; w++) sum[w][j] *= even, sum[w][j + 1] *= odd, sum[w][j + 2] *= even, sum[w][j + 3] *= odd;
+        for (int w = 0; w < WAVES; w++) sum[w][j] *= even, sum[w][j + 1] *= odd, sum[w][j + 2] *= even, sum[w][j + 3] *= odd;
     }
 }
 
