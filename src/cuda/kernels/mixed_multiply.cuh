@@ -30,8 +30,8 @@ MOII_FN void four_codes(unsigned int word, int i, unsigned int power, unsigned i
     a[0] = f16_times(four.x, power), a[2] = f16_times(four.y, power);
 }
 
-/* Addresses, of the first stage: descriptor of A; of the lane's codes of its first row, and of its power; of that row's low; of its warpgroup's flag. */
-typedef struct places { unsigned int a, codes, power, low, flag; } places;
+/* Addresses, of the first stage: descriptor of A; of the lane's codes of its first row, of its power. */
+typedef struct places { unsigned int a, codes, power; } places;
 
 /* What a multiplying thread has of B on its way: of pieces that are multiplied at one time or another, PIECES of them, its FP16; codes of those that come
  * next; the powers of the last wave that was begun. */
@@ -64,11 +64,13 @@ MOII_FN void read_powers(const places &at, unsigned int stage, int wave, rows_of
 }
 
 /* low of a lane's rows in a stage: of row g + 8 h of wave w byte 2 w + h. */
-MOII_FN unsigned int read_lows(const places &at, unsigned int stage)
+MOII_FN unsigned int read_lows(unsigned int base, unsigned int stage)
 {
+    const int thread = (int)threadIdx.x - 128, row = thread / 128 * (64 * WAVES) + thread / 32 % 4 * 16 + thread % 32 / 4; /* no register keeps it */
+    const unsigned int at = base + SCALES_AT + stage * SCALES_BYTES + low_at(row);
     unsigned int lows = 0;
 #pragma unroll
-    for (int i = 0; i < 2 * WAVES; i++) lows |= shared_read_byte(at.low + stage * SCALES_BYTES + (low_at(i / 2 * 64 + i % 2 * 8) - LOWS_AT)) << 8 * i;
+    for (int i = 0; i < 2 * WAVES; i++) lows |= shared_read_byte(at + (low_at(i / 2 * 64 + i % 2 * 8) - LOWS_AT)) << 8 * i;
     return lows;
 }
 
@@ -134,27 +136,38 @@ MOII_FN void move_sums(unsigned int before, unsigned int now, int columns, float
     for (int i = 0; i < 2 * WAVES; i++) times_power(sum[i / 2], i % 2, columns, power_of(byte_of(before, i) - byte_of(now, i)));
 }
 
-/* A sum times 2^n, in two steps of one direction: so none is beyond FP32 where the last is not. */
-MOII_FN float far_times(float sum, int n)
-{
-    const int to = min(max(n, -252), 252);
-    return sum * power_of(to / 2) * power_of(to - to / 2);
-}
-
 /* Factors of columns j * 2 + 2 c and the next one, as exponents. */
 MOII_FN unsigned int two_factors(unsigned int factors, int j) { return shared_read_half(factors + j * 2 + (int)threadIdx.x % 4 * 2); }
 
-/* Each sum at once times all that there is: for any powers. */
-MOII_FN void times_far_powers(unsigned int factors, const int by[2 * WAVES], int columns, float sum[WAVES][BN / 2])
+/* The power of two that sums of row g + 8 (i % 2) of wave i / 2 are to be multiplied by. */
+MOII_FN int low_power(unsigned int lows, int i) { return byte_of(lows, i) - LOW_BIAS; }
+
+/* Columns times powers of two, whose exponents are halves of their rows' factors': the first or the other. */
+MOII_FN void times_half_factors(unsigned int factors, int other, int columns, float sum[WAVES][BN / 2])
 {
 #pragma unroll
     for (int j = 0; j < columns / 2; j += 4) {
         const unsigned int both = two_factors(factors, j);
+        const int even = byte_of(both, 0) - 127 + other, odd = byte_of(both, 1) - 127 + other;
 #pragma unroll
-        for (int i = 0; i < 4 * WAVES; i++) {
-            float &d = sum[i / 4][j + i % 4];
-            d = far_times(d, by[i / 2] + byte_of(both, i % 2) - 127);
+        for (int w = 0; w < WAVES; w++) {
+            sum[w][j] *= power_of(even >> 1), sum[w][j + 2] *= power_of(even >> 1);
+            sum[w][j + 1] *= power_of(odd >> 1), sum[w][j + 3] *= power_of(odd >> 1);
         }
+    }
+}
+
+/* Far powers, a row's and a column's by halves in turn: what makes sums smaller goes first.  So none is beyond FP32 where the last is not. */
+MOII_FN void times_far_powers(unsigned int factors, unsigned int lows, int columns, float sum[WAVES][BN / 2])
+{
+#pragma unroll
+    for (int step = 0; step < 3; step++) {
+#pragma unroll
+        for (int i = 0; i < 2 * WAVES; i++) {
+            const int by = low_power(lows, i), turn = by < 0 ? step : step - 1;
+            times_power(sum[i / 2], i % 2, columns, power_of(turn == 0 ? by >> 1 : turn == 1 ? (by + 1) >> 1 : 0));
+        }
+        if (step < 2) times_half_factors(factors, step, columns, sum);
     }
 }
 
@@ -163,16 +176,15 @@ MOII_FN void times_far_powers(unsigned int factors, const int by[2 * WAVES], int
 MOII_FN void times_powers(unsigned int factors, unsigned int lows, int columns, float sum[WAVES][BN / 2])
 {
     enum { FAR = 30 };
-    int by[2 * WAVES];
     bool far = false;
 #pragma unroll
-    for (int i = 0; i < 2 * WAVES; i++) by[i] = byte_of(lows, i) - LOW_BIAS, far |= by[i] < -FAR || by[i] > FAR;
+    for (int i = 0; i < 2 * WAVES; i++) far |= low_power(lows, i) < -FAR || low_power(lows, i) > FAR;
     if (__any_sync(~0u, far)) {
-        times_far_powers(factors, by, columns, sum);
+        times_far_powers(factors, lows, columns, sum);
         return;
     }
 #pragma unroll
-    for (int i = 0; i < 2 * WAVES; i++) times_power(sum[i / 2], i % 2, columns, power_of(by[i]));
+    for (int i = 0; i < 2 * WAVES; i++) times_power(sum[i / 2], i % 2, columns, power_of(low_power(lows, i)));
 #pragma unroll
     for (int j = 0; j < columns / 2; j += 4) {
         const unsigned int both = two_factors(factors, j);
@@ -200,13 +212,13 @@ MOII_FN unsigned int multiply_tile(unsigned int base, const places &at, int step
         const unsigned int stage = r.stage;
         ring_step(r);
         barrier_wait(full_barrier(base, r.stage), r.parity);
-        const unsigned int flag = shared_read_word(at.flag + r.stage * SCALES_BYTES);
+        const uint2 flags = shared_read_two(base + SCALES_AT + FLAGS_AT + r.stage * SCALES_BYTES);
         multiply_stage(at, stage, r.stage, false, columns, b, sum);
-        if (flag) move_sums(read_lows(at, stage), read_lows(at, r.stage), columns, sum);
+        if (flags.x | flags.y) move_sums(read_lows(base, stage), read_lows(base, r.stage), columns, sum);
         release_stage(base, stage);
     }
     multiply_stage(at, r.stage, r.stage, true, columns, b, sum);
-    const unsigned int lows = read_lows(at, r.stage);
+    const unsigned int lows = read_lows(base, r.stage);
     release_stage(base, r.stage);
     ring_step(r);
     return lows;
@@ -227,7 +239,7 @@ MOII_FN void multiply_units(const product_args &a, const group_list &groups, uns
     const int lane = (int)threadIdx.x % 32, c = lane % 4, first = wg * (64 * WAVES) + (int)threadIdx.x / 32 % 4 * 16, row = first + lane / 4;
     const int all = __shfl_sync(~0u, units_in_all(groups), 0);
     const unsigned int scales = base + SCALES_AT;
-    const places at = { wgmma_at(base + B_BYTES), base + lane_codes(row, lane), scales + row * 4 + c, scales + low_at(row), scales + FLAGS_AT + wg * 4 };
+    const places at = { wgmma_at(base + B_BYTES), base + lane_codes(row, lane), scales + row * 4 + c };
     ring r = { 0, 0 };
     int n = 0;
 #pragma unroll 1

@@ -22,10 +22,10 @@ MOII_FN int place_of(const product_args &a, const unit &u, int row)
     return (unsigned int)place < (unsigned int)a.d_rows ? place : -1;
 }
 
-/* Of a row of the tile; those behind its last are not stored. */
+/* Of a row of the tile; those behind its last are not stored.  Each time anew: kept from one wave to the next they would take registers that products have. */
 MOII_FN float weight_of(const product_args &a, const unit &u, int row)
 {
-    return WEIGHTED && row < u.rows ? __ldg(a.row_weight + u.row + row) : 1.0f;
+    return WEIGHTED && row < u.rows ? __ldg(a.row_weight + as_it_is((unsigned int)(u.row + row))) : 1.0f;
 }
 
 #if OUT_F32
