@@ -290,3 +290,13 @@ void moit_job_close(moit_job *j)
     moit_job_free_lists(j);
     moi_plan_free(j->plan);
 }
+
+void moit_job_prove(moit_job *j, const char *chosen, moit_rng *rng, uint64_t seed)
+{
+    moit_job_plan(j, moit_gpu());
+    assert_true(moit_job_chose(j, chosen));
+    moit_job_fill(j, rng);
+    moit_job_run(j);
+    moit_job_check(j, seed);
+    moit_job_close(j);
+}

@@ -55,5 +55,7 @@ void moit_job_run(moit_job *j);
 double moit_job_check(const moit_job *j, uint64_t seed);
 void moit_job_free_lists(moit_job *j);
 void moit_job_close(moit_job *j);
+/* Plans a job on the device, which must choose this, runs and checks it, and closes it. */
+void moit_job_prove(moit_job *j, const char *chosen, moit_rng *rng, uint64_t seed);
 
 #endif

@@ -267,12 +267,7 @@ static void test_strip(void **state)
         j.a.format = j.b.format = cases[i].mx ? (moi_format)MX(ROW) : (moi_format)PLAIN;
         if (cases[i].turned) j.b.order = MOI_MN_MAJOR;
         moit_job_operands(&j, &rng);
-        moit_job_plan(&j, moit_gpu());
-        assert_true(moit_job_chose(&j, "STRIP=1"));
-        moit_job_fill(&j, &rng);
-        moit_job_run(&j);
-        moit_job_check(&j, (uint64_t)i);
-        moit_job_close(&j);
+        moit_job_prove(&j, "STRIP=1", &rng, (uint64_t)i);
     }
 }
 
@@ -394,12 +389,7 @@ static void test_scale_ends(void **state)
             for (int64_t r = 0; r < j.n; r++) moit_matrix_set_scale(&j.b, 0, r, l, ldexpf(1.0f, 60 + (int)((r + l / 32) % 5)));
         }
         moit_matrix_read(&j.a), moit_matrix_read(&j.b);
-        moit_job_plan(&j, moit_gpu());
-        assert_true(moit_job_chose(&j, "SCALING=3"));
-        moit_job_fill(&j, &rng);
-        moit_job_run(&j);
-        moit_job_check(&j, (uint64_t)i);
-        moit_job_close(&j);
+        moit_job_prove(&j, "SCALING=3", &rng, (uint64_t)i);
     }
 }
 
@@ -423,12 +413,7 @@ static void test_far_rows(void **state)
                 for (int64_t r = 0; r < j.n; r++) moit_matrix_set_scale(&j.b, b, r, l, ldexpf(1.0f, r < 256 ? 17 + (int)(r % 7) : 60 - (int)(r / 32 % 4) * 10));
         }
         moit_matrix_read(&j.a), moit_matrix_read(&j.b);
-        moit_job_plan(&j, moit_gpu());
-        assert_true(moit_job_chose(&j, "SCALING=4"));
-        moit_job_fill(&j, &rng);
-        moit_job_run(&j);
-        moit_job_check(&j, (uint64_t)i);
-        moit_job_close(&j);
+        moit_job_prove(&j, "SCALING=4", &rng, (uint64_t)i);
     }
 }
 

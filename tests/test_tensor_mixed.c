@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_tensor_mixed.c: of products with 1x32 scales, whose weights become BF16 or FP16 where they are multiplied: who does them, and rows of A in a tile. */
+ * test_tensor_mixed.c: of products with 1x32 scales, whose weights become FP16 where they are multiplied: who does them, and rows of A in a tile. */
 #include "support.h"
 
 #include <math.h>

@@ -75,12 +75,7 @@ static void test_far_scales(void **state)
         moit_job_operands(&j, &rng);
         set_scales(&j.b, p);
         set_rows(&j.a, &j.b, p);
-        moit_job_plan(&j, moit_gpu());
-        assert_true(moit_job_chose(&j, "mixed_sm90"));
-        moit_job_fill(&j, &rng);
-        moit_job_run(&j);
-        moit_job_check(&j, (uint64_t)i);
-        moit_job_close(&j);
+        moit_job_prove(&j, "mixed_sm90", &rng, (uint64_t)i);
     }
 }
 
@@ -105,12 +100,7 @@ static void test_far_rows(void **state)
                 if (l % 32 == 0) moit_matrix_set_scale(&j.a, 0, r, l, first ? (i == 2 || i == 3 ? 0x1p70f : 1.0f) : i < 4 ? 0x1p-45f : 0x1p-20f);
             }
         moit_matrix_read(&j.a);
-        moit_job_plan(&j, moit_gpu());
-        assert_true(moit_job_chose(&j, "mixed_sm90"));
-        moit_job_fill(&j, &rng);
-        moit_job_run(&j);
-        moit_job_check(&j, (uint64_t)i);
-        moit_job_close(&j);
+        moit_job_prove(&j, "mixed_sm90", &rng, (uint64_t)i);
     }
 }
 

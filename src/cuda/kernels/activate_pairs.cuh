@@ -8,13 +8,6 @@
 MOII_FN float low_value(unsigned int w) { return moii_float_of(w << 16); }
 MOII_FN float high_value(unsigned int w) { return moii_float_of(w & 0xFFFF0000u); }
 
-MOII_FN unsigned int larger_pair(unsigned int a, unsigned int b)
-{
-    unsigned int m;
-    asm("max.u16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
-    return m;
-}
-
 /* A pair at a time, whatever the gates.  Arrays move along: an index would put them into memory. */
 MOII_FN void activate_slowly(unsigned int g[PAIRS], unsigned int u[PAIRS], unsigned int act[PAIRS])
 {

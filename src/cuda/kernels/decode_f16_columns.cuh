@@ -9,6 +9,7 @@
 #ifndef MOII_DECODE_F16_COLUMNS_CUH
 #define MOII_DECODE_F16_COLUMNS_CUH
 
+#include "f16x2.cuh"
 #include "num.h"
 
 enum { LINE_VALUES = F16_LINE_VALUES(WEIGHTS), BLOCKS = F16_BLOCKS(WEIGHTS), LINE_BYTES = F16_LINE_BYTES(WEIGHTS) };
@@ -62,13 +63,6 @@ MOII_FN unsigned int most_of_halves(unsigned int a, unsigned int b) /* signed */
     return d;
 }
 
-MOII_FN unsigned int f16_pair(unsigned int pair, float scale)
-{
-    unsigned int d;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(moii_float_of(pair & 0xFFFF0000u) * scale), "f"(moii_float_of(pair << 16) * scale));
-    return d;
-}
-
 /* Eight values to the order of E2M1's. */
 MOII_FN uint4 in_order(const uint4 &v)
 {
@@ -90,21 +84,14 @@ MOII_FN void widen_x(line_columns &to, int lane)
 #pragma unroll
     for (int b = 0; b < 4; b++) {
         to.v[b] = in_order(to.v[b]);
-        to.v[b].x = f16_pair(to.v[b].x, scale), to.v[b].y = f16_pair(to.v[b].y, scale);
-        to.v[b].z = f16_pair(to.v[b].z, scale), to.v[b].w = f16_pair(to.v[b].w, scale);
+        to.v[b].x = f16_of_bf16(to.v[b].x, scale), to.v[b].y = f16_of_bf16(to.v[b].y, scale);
+        to.v[b].z = f16_of_bf16(to.v[b].z, scale), to.v[b].w = f16_of_bf16(to.v[b].w, scale);
     }
     set_factors(to, most, lane);
 }
 #else
 /* u as pass 1 left it: each lane's 8 values have an exponent of their own. */
 typedef struct line_u { uint4 v[4]; unsigned int exponents; } line_u;
-
-MOII_FN unsigned int times_f16(unsigned int a, unsigned int b)
-{
-    unsigned int d;
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
-    return d;
-}
 
 /* To one exponent for all of a column's line. */
 MOII_FN void align_u(line_columns &to, const line_u &u, int lane)
@@ -118,8 +105,8 @@ MOII_FN void align_u(line_columns &to, const line_u &u, int lane)
         const float less = moii_float_of((unsigned int)max(127 + (int)e[b] - (int)most, 64) << 23); /* 2^-63 is 0 in FP16 */
         unsigned int f;
         asm("cvt.rn.f16x2.f32 %0, %1, %1;" : "=r"(f) : "f"(less));
-        to.v[b].x = times_f16(u.v[b].x, f), to.v[b].y = times_f16(u.v[b].y, f);
-        to.v[b].z = times_f16(u.v[b].z, f), to.v[b].w = times_f16(u.v[b].w, f);
+        to.v[b].x = f16_times(u.v[b].x, f), to.v[b].y = f16_times(u.v[b].y, f);
+        to.v[b].z = f16_times(u.v[b].z, f), to.v[b].w = f16_times(u.v[b].w, f);
     }
     set_factors(to, most, lane);
 }

@@ -13,6 +13,18 @@ MOII_FN unsigned int f16_pair(float low, float high)
     return v;
 }
 
+/* The same of two values of BF16 times a number. */
+MOII_FN unsigned int f16_of_bf16(unsigned int pair, float times)
+{
+    const float high = moii_float_of(pair & 0xFFFF0000u) * times, low = moii_float_of(pair << 16) * times;
+    return f16_pair(low, high);
+}
+
+MOII_FN void f16_values(unsigned int pair, float &low, float &high)
+{
+    asm("{\n .reg .b16 l, h;\n mov.b32 {l, h}, %2;\n cvt.f32.f16 %0, l;\n cvt.f32.f16 %1, h;\n}" : "=f"(low), "=f"(high) : "r"(pair));
+}
+
 /* Two products, each rounded to nearest, subnormal ones too. */
 MOII_FN unsigned int f16_times(unsigned int a, unsigned int b)
 {

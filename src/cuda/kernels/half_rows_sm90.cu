@@ -52,17 +52,12 @@ MOII_FN unsigned int row_top(const row_from &r, int pieces)
 /* Exponent field of the power of two: 253 at most, so that its inverse is a normal number. */
 MOII_FN int field_of(const row_from &r, int pieces) { return min(269 - (int)(row_top(r, pieces) >> 7), 253); }
 
-MOII_FN unsigned int half_pair(unsigned int pair, float times)
-{
-    return f16_pair(moii_float_of(pair << 16) * times, moii_float_of(pair & 0xFFFF0000u) * times);
-}
-
 /* Four values, of which the first is a row's 4 i-th. */
 MOII_FN uint2 four_halves(const row_from &r, int i)
 {
     const uint2 four = __ldg((const uint2 *)r.at + i);
     const float times = moii_float_of((unsigned int)r.field << 23);
-    return make_uint2(half_pair(four.x, times), half_pair(four.y, times));
+    return make_uint2(f16_of_bf16(four.x, times), f16_of_bf16(four.y, times));
 }
 #else
 enum { FRACTION = ELEM == PRODUCT_E5M2 ? 2 : 3, BIAS = ELEM == PRODUCT_E5M2 ? 15 : 7 };
@@ -70,13 +65,6 @@ enum { FRACTION = ELEM == PRODUCT_E5M2 ? 2 : 3, BIAS = ELEM == PRODUCT_E5M2 ? 15
 MOII_FN unsigned int scale_code(const row_from &r, int block)
 {
     return __ldg((const unsigned char *)r.scales.p + scale_index(r.scales, r.row, (unsigned int)block));
-}
-
-MOII_FN unsigned int larger_pair(unsigned int a, unsigned int b)
-{
-    unsigned int m;
-    asm("max.u16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
-    return m;
 }
 
 /* The largest of a block's magnitudes, as bits of a code. */
@@ -107,7 +95,7 @@ MOII_FN int field_of(const row_from &r, int pieces)
 MOII_FN unsigned int half_pair(unsigned int halves, float times)
 {
     float x, y;
-    asm("{\n .reg .b16 low, high;\n mov.b32 {low, high}, %2;\n cvt.f32.f16 %0, low;\n cvt.f32.f16 %1, high;\n}" : "=f"(x), "=f"(y) : "r"(halves));
+    f16_values(halves, x, y);
     return f16_pair(x * times, y * times);
 }
 

@@ -89,6 +89,14 @@ MOII_FN unsigned int shared_read_byte(unsigned int address)
     return v;
 }
 
+/* Of two pairs of unsigned numbers of 16 bits the larger ones. */
+MOII_FN unsigned int larger_pair(unsigned int a, unsigned int b)
+{
+    unsigned int m;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    return m;
+}
+
 /* The same number, of which the compiler no longer knows where it comes from: sums with it stay where they are written. */
 MOII_FN unsigned int as_it_is(unsigned int x)
 {

@@ -3,7 +3,7 @@
  *
  * A lane (g = lane / 4, c = lane % 4) has rows g and g + 8 of B of its warp's 16, columns 8 i + 2 c and the next one: sum[4 i + 2 h + e] is row g + 8 h,
  * column 8 i + 2 c + e.  BF16 changes places by way of the warpgroup's room in shared memory, so that the 128 bytes of a row of D that its 64 rows of B make
- * are written at once: by 32 bytes a tile's end took twice as long. */
+ * are written at once: those of a warp's 16 are 32, which L2 has to put together. */
 #ifndef MOII_THIN_STORE_CUH
 #define MOII_THIN_STORE_CUH
 

@@ -4,6 +4,7 @@
 #ifndef MOII_WIDEN_CUH
 #define MOII_WIDEN_CUH
 
+#include "f16x2.cuh"
 #include "num.h"
 
 MOII_FN unsigned int widen_pair(unsigned int codes, float scale)
@@ -15,7 +16,7 @@ MOII_FN unsigned int widen_pair(unsigned int codes, float scale)
 #else
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((unsigned short)codes));
 #endif
-    asm("{\n .reg .b16 low, high;\n mov.b32 {low, high}, %2;\n cvt.f32.f16 %0, low;\n cvt.f32.f16 %1, high;\n}" : "=f"(x), "=f"(y) : "r"(halves));
+    f16_values(halves, x, y);
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(y * scale), "f"(x * scale));
     return out;
 }
