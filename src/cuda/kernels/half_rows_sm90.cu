@@ -109,20 +109,25 @@ MOII_FN uint2 four_halves(const row_from &r, int i)
 }
 #endif
 
-/* pieces: that are there, of so many that are written. */
+/* pieces: that are there, of so many that are written, an even number.  Lanes change halves of pieces with their neighbours: 32 bytes side by side are written
+ * by two lanes at once, for L2 takes whole sectors. */
 MOII_FN void write_row(const row_from &r, uint4 *to, int pieces, int written)
 {
+    const int lane = (int)threadIdx.x % 32, odd = lane % 2;
 #pragma unroll 2
-    for (int i = (int)threadIdx.x % 32; i < written; i += 32) {
+    for (int from = 0; from < written; from += 32) {
+        const int i = from + lane;
         unsigned int front[4], behind[4];
 #pragma unroll
         for (int c = 0; c < 4; c++) {
             const int first = i / PIECES * (4 * EACH) + c * EACH;
-            const uint2 four = !PLACED || first < 16 * pieces ? four_halves(r, first / 4 + i % PIECES) : make_uint2(0, 0);
-            front[c] = four.x, behind[c] = four.y;
+            const uint2 four = first < 16 * pieces ? four_halves(r, first / 4 + i % PIECES) : make_uint2(0, 0);
+            const unsigned int got = __shfl_xor_sync(~0u, odd ? four.x : four.y, 1);
+            front[c] = odd ? got : four.x, behind[c] = odd ? four.y : got;
         }
-        to[2 * i] = make_uint4(front[0], front[1], front[2], front[3]);
-        to[2 * i + 1] = make_uint4(behind[0], behind[1], behind[2], behind[3]);
+        if (i >= written) continue;
+        to[2 * i - odd] = make_uint4(front[0], front[1], front[2], front[3]);
+        to[2 * i - odd + 2] = make_uint4(behind[0], behind[1], behind[2], behind[3]);
     }
 }
 
