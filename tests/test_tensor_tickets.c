@@ -33,12 +33,15 @@ static void leaves_too(moit_job *j, moit_rng *rng, void *first)
 
 enum { IS_BROAD = 1, UNCHECKED = 2, ALWAYS_DRAWN = 4 }; /* has broad tiles; bits alone are compared; however many clusters there are */
 
+/* mixed_sm90 and halves_sm90 always draw. */
+static bool draws(const moit_job *j) { return moit_job_chose(j, "DEAL=1") || moit_job_chose(j, "mixed_sm90") || moit_job_chose(j, "halves_sm90"); }
+
 /* Tiles are drawn from a counter by few clusters, or dealt to many one after the other: the same bits, and right. */
 static void both_orders(moit_job *j, moit_rng *rng, int flags)
 {
     moit_job_operands(j, rng);
     moit_job_plan(j, moit_gpu());
-    assert_true(moit_job_chose(j, "DEAL=1"));
+    assert_true(draws(j));
     assert_true(!(flags & IS_BROAD) || moit_job_chose(j, "BROAD=1"));
     void *first = leaves(j, *rng, !(flags & UNCHECKED));
     j->sm_limit = ENOUGH;
@@ -264,6 +267,34 @@ static void test_counters(void **state)
     }
 }
 
+/* Weights that become FP16 where they are multiplied: groups without rows, of few and of many, reductions of less than a stage, of too few to wait for tiles
+ * before others are drawn, of many, and of none; rows of D that are no whole runs; no counter of the context. */
+static void test_weights_alone(void **state)
+{
+    (void)state;
+    if (!moit_hopper()) skip();
+    static const int64_t depths[] = { 32, 160, 640, 1056, 0 }, widths[] = { 520, 1032, 261, 776 };
+    enum { ALL = 20 };
+    moii_counters *c = &moii_gpu_of(moit_gpu())->counters;
+    static const void *were[MOII_COUNTERS];
+    int parts, part = moit_part(&parts);
+    for (int i = part; i < ALL; i += parts) {
+        moit_rng rng = moit_seed("tensor tickets of weights alone", (uint64_t)i);
+        const bool few = i % 4 == 3, masked = i % 3 == 2;
+        moit_job j = { .gpu = true, .grouping = masked ? MOI_GROUP_MASKED : MOI_GROUP_M, .out = i % 7 == 6 ? MOI_F32 : MOI_BF16, .n = widths[i / 2 % 4],
+                       .k = depths[i % 5], .groups = 7, .sm_limit = FEW, .overlap = i % 2 };
+        j.a.format = MOI_FORMAT_BF16, j.b.format = i % 8 < 4 ? MOI_FORMAT_MXFP8 : MOI_FORMAT_MXFP4;
+        const int64_t most = few ? 20 : 150 + 60 * (i % 3);
+        for (int g = 0; g < j.groups; g++) j.counts[g] = g % 3 == 1 ? 0 : moit_under(&rng, most + 1), j.offsets[g + 1] = j.offsets[g] + j.counts[g];
+        j.rows = masked ? most : j.offsets[j.groups] + 2;
+        j.expected = (few ? 10 : 100) * j.groups;
+        memcpy(were, c->owners, sizeof were);
+        for (int slot = 0; slot < MOII_COUNTERS && i % 6 == 5; slot++) c->owners[slot] = c;
+        both_orders(&j, &rng, ALWAYS_DRAWN);
+        memcpy(c->owners, were, sizeof were);
+    }
+}
+
 /* Runs of one plan and one workspace that begin beside each other: all that a run draws is behind the one before, whose sums it adds to. */
 static void test_beside(void **state)
 {
@@ -338,6 +369,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_tickets), cmocka_unit_test(test_broad), cmocka_unit_test(test_many_groups),
                                         cmocka_unit_test(test_others), cmocka_unit_test(test_masked), cmocka_unit_test(test_counters),
+                                        cmocka_unit_test(test_weights_alone),
                                         cmocka_unit_test(test_beside), cmocka_unit_test(test_fewer) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,12 +160,13 @@ static int64_t usual_units(const moii_tensor_product *p, const moii_tensor_tile 
     return moii_ceil_div(moii_tensor_group_rows(p), moii_tile_rows(p, t)) * p->groups * moii_tile_across(p, t);
 }
 
-/* Units for each cluster from which on it pays; of one matrix as many again, or so many stages; of groups, which differ, fewer, and fewer still if they are
- * long; with SwiGLU in the store so many stages of each. */
+/* Those of mixed_sm90 and halves_sm90 always.  Others: units for each cluster from which on it pays; of one matrix as many again, or so many stages; of groups,
+ * which differ, fewer, and fewer still if they are long; with SwiGLU in the store so many stages of each. */
 enum { DEALT_FROM = 8, DEALT_STAGES = 256, DEALT_GROUPS = 6, DEALT_LONG = 3, LONG_STAGES = 32, DEALT_SWIGLU = 32 };
 bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
-    if (p->k == 0 || p->widens || p->mixed || t->thin || t->few || t->split > 1 || moii_tile_lone(p, t)) return false;
+    if (p->mixed) return true;
+    if (p->k == 0 || p->widens || t->thin || t->few || t->split > 1 || moii_tile_lone(p, t)) return false;
     int64_t units = usual_units(p, t), clusters = moii_max(1, p->sms / t->cluster), stages = moii_ceil_div(p->k, p->scaling == SCALING_NONE ? 64 : 128);
     if (p->grouping == PRODUCT_DENSE) return units >= 2 * DEALT_FROM * clusters || (units >= 2 * clusters && units * stages >= DEALT_STAGES * clusters);
     if (p->swiglu && stages < DEALT_SWIGLU) return false;
@@ -176,7 +177,7 @@ bool moii_tensor_dealt(const moii_tensor_product *p, const moii_tensor_tile *t)
 bool moii_tile_broad(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     bool fits = p->grouping == PRODUCT_ROWS && moii_tile_halves(p, t) && t->waves == 2 && t->bn == 128 && !p->a_turned && p->n > t->bn * t->cluster;
-    return fits && moii_tensor_dealt(p, t);
+    return fits && !p->mixed && moii_tensor_dealt(p, t);
 }
 
 void moii_tensor_settle(moii_tensor_product *p, int sms)

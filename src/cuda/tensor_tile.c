@@ -25,9 +25,9 @@ int moii_tensor_shared(const moii_tensor_product *p, const moii_tensor_tile *t)
     int bm = moii_tile_rows(p, t), lines = moii_tile_lines(p, t), per_step = p->scaling == SCALING_MX ? 4 : 1;
     if (t->thin) {
         int each = p->mixed ? 2 * bm * PRODUCT_STEP_BYTES : bm * (PRODUCT_STEP_BYTES + 16);
-        int factors = p->mixed ? (t->stages + 1) * bm * (p->halves ? 4 : 1) : 0;
+        int cards = p->mixed ? THIN_CARDS * (THIN_CARD + (p->halves ? bm * 4 : bm)) : 0;
         int scales = p->halves ? 8 * lines : p->mixed ? MIXED_SCALES(lines) : 4 * lines;
-        return factors + t->stages * (each + lines * moii_tensor_row_bytes(p) + scales + 16) + 4 * t->wgs * THIN_ROOM(t->bn) + THIN_LISTS;
+        return cards + t->stages * (each + lines * moii_tensor_row_bytes(p) + scales + 16) + 4 * t->wgs * THIN_ROOM(t->bn) + THIN_LISTS;
     }
     bool staged = p->scaling >= SCALING_SQUARE && p->scaling <= SCALING_MX;
     int a_scales = staged ? bm * per_step + (p->scales_bulk && p->grouping == PRODUCT_ROWS ? 4 : 0) : 0;

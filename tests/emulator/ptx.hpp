@@ -108,6 +108,7 @@ PTX st_relaxed_gpu_global_u32(u64 a, u32 v) { at_global<u32>(a) = v; }
 PTX st_relaxed_gpu_global_u8(u64 a, u32 v) { at_global<uint8_t>(a) = (uint8_t)v; }
 PTX st_global_f32(u64 a, float x) { at_global<float>(a) = x; }
 PTX st_global_L2__cache_hint_f32(u64 a, float x, u64) { st_global_f32(a, x); }
+PTX st_global_v4_u32(u64 a, u32 x, u32 y, u32 z, u32 w) { st_relaxed_gpu_global_v4_u32(a, x, y, z, w); }
 PTX st_global_v2_u32(u64 a, u32 x, u32 y) { u32 *p = global_run<u32>(a, 2); p[0] = x, p[1] = y; }
 PTX st_global_L2__cache_hint_v2_u32(u64 a, u32 x, u32 y, u64) { u32 *p = global_run<u32>(a, 2); p[0] = x, p[1] = y; }
 PTX st_global_L2__cache_hint_v4_u32(u64 a, u32 x, u32 y, u32 z, u32 w, u64) { st_relaxed_gpu_global_v4_u32(a, x, y, z, w); }

@@ -146,28 +146,27 @@ MOII_FN void times_factors(unsigned int factors, int columns, float sum[WAVES][B
 }
 
 /* A unit of no more than so many rows of A, the block's n-th. */
-MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int i, int n, unsigned int base, const places &at, int columns, ring &r)
+MOII_FN void multiply_unit(const product_args &a, int n, unsigned int base, const places &at, int columns, ring &r)
 {
     float sum[WAVES][BN / 2];
     multiply_tile(base, at, (a.k + STEP - 1) / STEP, columns, r, sum);
     if (ADD && a.k == 0) return;
     if (a.k > 0) times_factors(factors_at(base, n), columns, sum);
-    store_waves(a, find_unit(a, groups, i), columns, sum, base); /* found again: no registers keep it */
+    store_waves(a, look_at_card(base, n), columns, sum, base);
 }
 
 MOII_FN void multiply_units(const product_args &a, const group_list &groups, unsigned int base, int wg)
 {
     const int lane = (int)threadIdx.x % 32, first = wg * (64 * WAVES) + (int)threadIdx.x / 32 % 4 * 16, row = first + lane / 4;
-    const int all = __shfl_sync(~0u, units_in_all(groups), 0);
     const places at = { wgmma_at(base + B_BYTES), base + lane_codes(row, lane), base + SCALES_AT + row * SCALES_EACH };
     ring r = { 0, 0 };
-    int n = 0;
+    unit u;
 #pragma unroll 1
-    for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x, n++) {
-        const int rows = __shfl_sync(~0u, find_unit(a, groups, i).rows, 0);
-        if (rows > 32) multiply_unit(a, groups, i, n, base, at, 64, r);
-        else if (rows > 16) multiply_unit(a, groups, i, n, base, at, 32, r);
-        else multiply_unit(a, groups, i, n, base, at, 16, r);
+    for (int n = 0; take_unit(a, groups, base, n, &u); return_unit(base, n), n++) {
+        const int rows = __shfl_sync(~0u, u.rows, 0);
+        if (rows > 32) multiply_unit(a, n, base, at, 64, r);
+        else if (rows > 16) multiply_unit(a, n, base, at, 32, r);
+        else multiply_unit(a, n, base, at, 16, r);
     }
 }
 

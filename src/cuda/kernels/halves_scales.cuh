@@ -22,8 +22,8 @@ MOII_FN void put_codes(unsigned int to, int part, const unsigned int codes[EACH]
     for (int e = 0; e < EACH; e++) shared_write_two(to + (part * (32 * EACH) + e * 32 + (int)threadIdx.x % 32) * SCALES_EACH, scale_pairs(codes[e]));
 }
 
-/* Where factors of the rows of a block's n-th unit are. */
-MOII_FN unsigned int factors_at(unsigned int base, int n) { return base + FACTORS_AT + n % (STAGES + 1) * (BN * 4); }
+/* Where factors of the rows of a block's n-th unit are, while its card is not returned. */
+MOII_FN unsigned int factors_at(unsigned int base, int n) { return base + FACTORS_AT + n % CARDS * (BN * 4); }
 
 /* A lane's row of A. */
 typedef float rows_taken;

@@ -26,7 +26,7 @@
 #define SCALES_EACH 8 /* bytes of a row of B in a stage */
 #define SCALES_BYTES (BM * SCALES_EACH)
 #define ROW_BYTES (ELEM_B == PRODUCT_E2M1 ? 64 : 128)
-#define FACTORS_BYTES ((STAGES + 1) * BN * 4) /* of a unit, and of as many as can have been begun behind it */
+#define FACTORS_BYTES (THIN_CARDS * BN * 4)
 #define STAGE_ARRIVALS (1 + 2) /* of scales each warp's */
 #define WORDS_AHEAD 4
 #define LOADING_REGISTERS 72

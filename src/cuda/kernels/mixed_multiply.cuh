@@ -10,6 +10,7 @@
 #define FOUR_E5M2 0
 #include "eight_f16.cuh"
 #include "four_f16.cuh"
+#include "mixed_end.cuh"
 
 #define PIECES 8                               /* of a row of a stage, of 16, that are multiplied at once */
 #define TAKEN (ELEM_B == PRODUCT_E2M1 ? 8 : 4) /* of which codes come together */
@@ -74,6 +75,11 @@ MOII_FN unsigned int read_lows(unsigned int base, unsigned int stage)
     return lows;
 }
 
+MOII_FN unsigned int read_flags(unsigned int base, unsigned int stage)
+{
+    return shared_read_word(base + SCALES_AT + FLAGS_AT + stage * SCALES_BYTES + own_warpgroup() * 4);
+}
+
 /* Piece i of a stage becomes FP16: its codes have been read. */
 MOII_FN void convert_piece(int i, rows_of_b &b)
 {
@@ -96,112 +102,53 @@ MOII_FN void start_two(const places &at, unsigned int stage, int i, const rows_o
     wgmma_close();
 }
 
-/* A stage's pieces, one wave's and then the other's.  While two are multiplied, two that come four pieces later become FP16, in the place of two that have
- * been: what a warp does besides goes on where it lies between products, and not where it lies behind them all.  Straight code up to the last wait: else the
- * compiler has each product waited for at once. */
+enum { ALL = WAVES * PIECES };
+
+/* Two of a stage's pieces are multiplied; meanwhile two that come four pieces later, of the next stage if this is not the unit's last, become FP16, in the
+ * place of two that have been. */
+MOII_FN void multiply_two(const places &at, unsigned int stage, unsigned int next, bool last, int i, int columns, rows_of_b &b, float sum[WAVES][BN / 2])
+{
+    const int then = i + 4, taken = then + 2;
+    start_two(at, stage, i, b, columns, sum[i / PIECES]);
+    WGMMA_WAIT(1);
+    if (last && then >= ALL) return;
+    if (then % PIECES == 0) read_powers(at, then < ALL ? stage : next, then / PIECES % WAVES, b);
+    convert_piece(then % ALL, b), convert_piece(then % ALL + 1, b);
+    if (taken % TAKEN != 0) return;
+    if (taken < ALL) read_codes(at, stage, taken, b);
+    else if (!last) read_codes(at, next, taken % ALL, b);
+}
+
+/* A stage's pieces, one wave's and then the other's: what a warp does besides goes on where it lies between products, and not where it lies behind them all.
+ * Straight code up to the last wait: else the compiler has each product waited for at once. */
 MOII_FN void multiply_stage(const places &at, unsigned int stage, unsigned int next, bool last, int columns, rows_of_b &b, float sum[WAVES][BN / 2])
 {
-    enum { ALL = WAVES * PIECES };
     wgmma_hold(sum[0], columns), wgmma_hold(sum[1], columns);
 #pragma unroll
-    for (int i = 0; i < ALL; i += 2) {
-        const int then = i + 4, taken = then + 2;
-        start_two(at, stage, i, b, columns, sum[i / PIECES]);
-        WGMMA_WAIT(1);
-        if (last && then >= ALL) continue;
-        if (then % PIECES == 0) read_powers(at, then < ALL ? stage : next, then / PIECES % WAVES, b);
-        convert_piece(then % ALL, b), convert_piece(then % ALL + 1, b);
-        if (taken % TAKEN != 0) continue;
-        if (taken < ALL) read_codes(at, stage, taken, b);
-        else if (!last) read_codes(at, next, taken % ALL, b);
-    }
+    for (int i = 0; i < ALL; i += 2) multiply_two(at, stage, next, last, i, columns, b, sum);
     WGMMA_WAIT(0);
     wgmma_hold(sum[0], columns), wgmma_hold(sum[1], columns);
 }
 
-/* 2^n; 0 far below. */
-MOII_FN float power_of(int n) { return n < -126 ? 0.0f : moii_float_of((unsigned int)(n + 127) << 23); }
-
-/* A row's sums, wave w's row g + 8 h, times a power of two. */
-MOII_FN void times_power(float *sum, int h, int columns, float power)
+#if LEAVES
+/* The last stage of a unit: wave 0's sums go to D while wave 1's are multiplied. */
+MOII_FN void multiply_last(const product_args &a, const unit_end &e, const places &at, unsigned int stage, int columns, rows_of_b &b, float sum[WAVES][BN / 2])
 {
+    wgmma_hold(sum[0], columns), wgmma_hold(sum[1], columns);
 #pragma unroll
-    for (int j = 2 * h; j < columns / 2; j += 4) sum[j] *= power, sum[j + 1] *= power;
+    for (int i = 0; i < ALL - 4; i += 2) multiply_two(at, stage, stage, true, i, columns, b, sum);
+    start_two(at, stage, ALL - 4, b, columns, sum[1]);
+    start_two(at, stage, ALL - 2, b, columns, sum[1]);
+    wgmma_hold(sum[0], columns);
+    leave_wave(a, e, 0, columns, sum[0]);
+    WGMMA_WAIT(0);
+    wgmma_hold(sum[1], columns);
 }
+#endif
 
-/* Sums that have one low get another. */
-MOII_FN void move_sums(unsigned int before, unsigned int now, int columns, float sum[WAVES][BN / 2])
+/* All stages of a unit but its last, of which the first pieces are ready then. */
+MOII_FN void multiply_stages(unsigned int base, const places &at, int steps, int columns, ring &r, rows_of_b &b, float sum[WAVES][BN / 2])
 {
-#pragma unroll
-    for (int i = 0; i < 2 * WAVES; i++) times_power(sum[i / 2], i % 2, columns, power_of(byte_of(before, i) - byte_of(now, i)));
-}
-
-/* Factors of columns j * 2 + 2 c and the next one, as exponents. */
-MOII_FN unsigned int two_factors(unsigned int factors, int j) { return shared_read_half(factors + j * 2 + (int)threadIdx.x % 4 * 2); }
-
-/* The power of two that sums of row g + 8 (i % 2) of wave i / 2 are to be multiplied by. */
-MOII_FN int low_power(unsigned int lows, int i) { return byte_of(lows, i) - LOW_BIAS; }
-
-/* Columns times powers of two, whose exponents are halves of their rows' factors': the first or the other. */
-MOII_FN void times_half_factors(unsigned int factors, int other, int columns, float sum[WAVES][BN / 2])
-{
-#pragma unroll
-    for (int j = 0; j < columns / 2; j += 4) {
-        const unsigned int both = two_factors(factors, j);
-        const int even = byte_of(both, 0) - 127 + other, odd = byte_of(both, 1) - 127 + other;
-#pragma unroll
-        for (int w = 0; w < WAVES; w++) {
-            sum[w][j] *= power_of(even >> 1), sum[w][j + 2] *= power_of(even >> 1);
-            sum[w][j + 1] *= power_of(odd >> 1), sum[w][j + 3] *= power_of(odd >> 1);
-        }
-    }
-}
-
-/* Far powers, a row's and a column's by halves in turn: what makes sums smaller goes first.  So none is beyond FP32 where the last is not. */
-MOII_FN void times_far_powers(unsigned int factors, unsigned int lows, int columns, float sum[WAVES][BN / 2])
-{
-#pragma unroll
-    for (int step = 0; step < 3; step++) {
-#pragma unroll
-        for (int i = 0; i < 2 * WAVES; i++) {
-            const int by = low_power(lows, i), turn = by < 0 ? step : step - 1;
-            times_power(sum[i / 2], i % 2, columns, power_of(turn == 0 ? by >> 1 : turn == 1 ? (by + 1) >> 1 : 0));
-        }
-        if (step < 2) times_half_factors(factors, step, columns, sum);
-    }
-}
-
-/* In the end: rows times what their low says, columns times their rows' factors.  Sums are below 2^(32 + LIMIT) for each product, so near powers of rows do no
- * harm in front of those of columns. */
-MOII_FN void times_powers(unsigned int factors, unsigned int lows, int columns, float sum[WAVES][BN / 2])
-{
-    enum { FAR = 30 };
-    bool far = false;
-#pragma unroll
-    for (int i = 0; i < 2 * WAVES; i++) far |= low_power(lows, i) < -FAR || low_power(lows, i) > FAR;
-    if (__any_sync(~0u, far)) {
-        times_far_powers(factors, lows, columns, sum);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < 2 * WAVES; i++) times_power(sum[i / 2], i % 2, columns, power_of(low_power(lows, i)));
-#pragma unroll
-    for (int j = 0; j < columns / 2; j += 4) {
-        const unsigned int both = two_factors(factors, j);
-        const float even = moii_float_of(both << 23 & 0x7F800000u), odd = moii_float_of(both >> 8 << 23);
-#pragma unroll
-        for (int w = 0; w < WAVES; w++) sum[w][j] *= even, sum[w][j + 1] *= odd, sum[w][j + 2] *= even, sum[w][j + 3] *= odd;
-    }
-}
-
-/* Returns the last stage's lows. */
-MOII_FN unsigned int multiply_tile(unsigned int base, const places &at, int steps, int columns, ring &r, float sum[WAVES][BN / 2])
-{
-    rows_of_b b;
-#pragma unroll
-    for (int j = 0; j < columns / 2; j++) sum[0][j] = sum[1][j] = 0.0f;
-    if (steps == 0) return 0;
-    barrier_wait(full_barrier(base, r.stage), r.parity);
     read_powers(at, r.stage, 0, b);
     read_codes(at, r.stage, 0, b);
 #pragma unroll
@@ -212,42 +159,70 @@ MOII_FN unsigned int multiply_tile(unsigned int base, const places &at, int step
         const unsigned int stage = r.stage;
         ring_step(r);
         barrier_wait(full_barrier(base, r.stage), r.parity);
-        const uint2 flags = shared_read_two(base + SCALES_AT + FLAGS_AT + r.stage * SCALES_BYTES);
+        const bool moves = read_flags(base, r.stage) & MOVES;
         multiply_stage(at, stage, r.stage, false, columns, b, sum);
-        if (flags.x | flags.y) move_sums(read_lows(base, stage), read_lows(base, r.stage), columns, sum);
+        if (moves) move_sums(read_lows(base, stage), read_lows(base, r.stage), columns, sum);
         release_stage(base, stage);
     }
-    multiply_stage(at, r.stage, r.stage, true, columns, b, sum);
-    const unsigned int lows = read_lows(base, r.stage);
-    release_stage(base, r.stage);
-    ring_step(r);
-    return lows;
 }
 
-/* A unit of no more than so many rows of A, the block's n-th. */
-MOII_FN void multiply_unit(const product_args &a, const group_list &groups, int i, int n, unsigned int base, const places &at, int columns, ring &r)
+/* A unit of no more than so many rows of A, the block's n-th, whose first stage is there. */
+MOII_FN void multiply_unit(const product_args &a, int n, unsigned int base, const places &at, int columns, ring &r)
 {
     float sum[WAVES][BN / 2];
-    const unsigned int lows = multiply_tile(base, at, (a.k + STEP - 1) / STEP, columns, r, sum);
-    if (ADD && a.k == 0) return;
-    if (a.k > 0) times_powers(factors_at(base, n), lows, columns, sum);
-    store_waves(a, find_unit(a, groups, i), columns, sum, base); /* found again: no registers keep it */
+    rows_of_b b;
+#pragma unroll
+    for (int j = 0; j < columns / 2; j++) sum[0][j] = sum[1][j] = 0.0f;
+    multiply_stages(base, at, (a.k + STEP - 1) / STEP, columns, r, b, sum);
+#if LEAVES
+    if (a.vectors && a.n % 8 == 0 && !(read_flags(base, r.stage) & FAR)) {
+        const unit_end e = end_of(base, n, read_lows(base, r.stage));
+        multiply_last(a, e, at, r.stage, columns, b, sum);
+        release_stage(base, r.stage);
+        leave_wave(a, e, 1, columns, sum[1]);
+        ring_step(r);
+        return;
+    }
+#endif
+    multiply_stage(at, r.stage, r.stage, true, columns, b, sum);
+    const unsigned int lows = read_lows(base, r.stage);
+    const bool far = read_flags(base, r.stage) & FAR;
+    release_stage(base, r.stage);
+    times_powers(factors_at(base, n), lows, far, columns, sum);
+    store_waves(a, look_at_card(base, n), columns, sum, base);
+    if (LEAVES) warpgroup_meets();
+    ring_step(r);
+}
+
+/* Of no products: what a warpgroup has of a unit. */
+MOII_FN void store_zeros(const product_args &a, const unit &u)
+{
+    const int line = (int)threadIdx.x % 128, at = line_of(a, u, own_warpgroup() * (64 * WAVES)) + line, lines = SWIGLU ? a.n / 2 : a.n;
+    if (ADD || at >= lines || (SWIGLU && line >= 64)) return;
+#pragma unroll 1
+    for (int row = 0; row < u.rows; row++) {
+        const int place = place_of(a, u, row);
+        if (place >= 0) store_one(a, place * a.ldd + at, 0.0f * weight_of(a, u, row));
+    }
 }
 
 MOII_FN void multiply_units(const product_args &a, const group_list &groups, unsigned int base, int wg)
 {
     const int lane = (int)threadIdx.x % 32, c = lane % 4, first = wg * (64 * WAVES) + (int)threadIdx.x / 32 % 4 * 16, row = first + lane / 4;
-    const int all = __shfl_sync(~0u, units_in_all(groups), 0);
-    const unsigned int scales = base + SCALES_AT;
-    const places at = { wgmma_at(base + B_BYTES), base + lane_codes(row, lane), scales + row * 4 + c };
+    const places at = { wgmma_at(base + B_BYTES), base + lane_codes(row, lane), base + SCALES_AT + row * 4 + c };
     ring r = { 0, 0 };
-    int n = 0;
+    unit u;
 #pragma unroll 1
-    for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x, n++) {
-        const int rows = __shfl_sync(~0u, find_unit(a, groups, i).rows, 0);
-        if (rows > FEWER && BN > FEWER) multiply_unit(a, groups, i, n, base, at, BN, r);
-        else if (rows > FEW) multiply_unit(a, groups, i, n, base, at, FEWER, r);
-        else multiply_unit(a, groups, i, n, base, at, FEW, r);
+    for (int n = 0; take_unit(a, groups, base, n, &u); return_unit(base, n), n++) {
+        if (a.k == 0) {
+            store_zeros(a, u);
+            continue;
+        }
+        barrier_wait(full_barrier(base, r.stage), r.parity);
+        const int rows = __shfl_sync(~0u, u.rows, 0);
+        if (rows > FEWER && BN > FEWER) multiply_unit(a, n, base, at, BN, r);
+        else if (rows > FEW) multiply_unit(a, n, base, at, FEWER, r);
+        else multiply_unit(a, n, base, at, FEW, r);
     }
 }
 

@@ -7,7 +7,7 @@
  * more than LIMIT below the highest that it was in the unit, for sums are FP32.  What lies deeper, or more than SPAN below another of the four, is rounded
  * to multiples of 2^-24, and is 0 where there is no power for it.
  *
- *   stage     of each row four fields, as the upper byte of 2^(field - 15) in FP16; then low of each row, a byte (low_at); then two flags, words
+ *   stage     of each row four fields, as the upper byte of 2^(field - 15) in FP16; then low of each row, a byte (low_at); then flags of 128 rows each, words
  *   factors   of a unit's rows of A, which are powers of two: exponents, a byte each */
 #ifndef MOII_MIXED_SCALES_CUH
 #define MOII_MIXED_SCALES_CUH
@@ -17,7 +17,8 @@ enum { LEAST = 6, SPAN = 24, LOW_BIAS = 104 };
 #else /* 2^-9 to 448, fields 1 to 22 */
 enum { LEAST = 1, SPAN = 21, LOW_BIAS = 113 };
 #endif
-enum { LIMIT = 40, NAN_SCALE = 255 };
+enum { LIMIT = 40, NAN_SCALE = 255, NEAR = 30 };
+enum { MOVES = 1, FAR = 2 }; /* flags */
 
 #define LOWS_AT (BM * 4)
 #define FLAGS_AT (BM * 5)
@@ -86,15 +87,18 @@ MOII_FN void put_codes(unsigned int to, int part, unsigned int codes[EACH], int 
 #pragma unroll
     for (int e = 0; e < EACH; e++) shared_write_word(row + e * 128, in[e]);
     shared_write_word(to + LOWS_AT + (part * 32 + lane) * 4, s.lows);
-    const bool moves = __any_sync(~0u, !first && s.lows != before);
-    if (lane == 0) shared_write_word(to + FLAGS_AT + part * 4, moves);
+    bool far = false;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) far |= left <= 4 && (byte_of(s.lows, e) < LOW_BIAS - NEAR || byte_of(s.lows, e) > LOW_BIAS + NEAR);
+    const bool moves = __any_sync(~0u, !first && s.lows != before), any_far = __any_sync(~0u, far);
+    if (lane == 0) shared_write_word(to + FLAGS_AT + part * 4, (moves ? MOVES : 0) | (any_far ? FAR : 0));
 }
 
 /* Where a row's low is in a stage's scales. */
 MOII_FN unsigned int low_at(int row) { return (unsigned int)(LOWS_AT + (row / (32 * EACH) * 32 + row % 32) * 4 + row / 32 % EACH); }
 
-/* Where factors of the rows of a block's n-th unit are. */
-MOII_FN unsigned int factors_at(unsigned int base, int n) { return base + FACTORS_AT + n % (STAGES + 1) * BN; }
+/* Where factors of the rows of a block's n-th unit are, while its card is not returned. */
+MOII_FN unsigned int factors_at(unsigned int base, int n) { return base + FACTORS_AT + n % CARDS * BN; }
 
 /* A lane's rows of A: every 64th from one on. */
 typedef struct rows_taken { unsigned int factor[(BN + 63) / 64]; } rows_taken;

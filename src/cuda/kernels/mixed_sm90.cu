@@ -13,9 +13,9 @@
  *             multiplies
  *   A, a.row_factor  as half_rows_sm90 makes them (PLACED), zeros behind a row's end
  *   a.k       a multiple of 32
- *   unit      (group, tile of A's rows, tile of B's rows): all of the reduction.  Block b takes the units b, b + blocks, ...; tiles of A of one tile of B
- *             lie behind each other, so that B comes out of L2 for all but the first
- *   threads   384.  Warp 0 sends for tiles, by tensor maps, warps 1 and 2 bring B's scales; the last eight multiply
+ *   unit      (group, tile of A's rows, tile of B's rows): all of the reduction.  Blocks draw units from a counter (thin_cards.cuh); tiles of A of one tile
+ *             of B lie behind each other, so that B comes out of L2 for all but the first
+ *   threads   384.  Warp 0 sends for tiles, by tensor maps, warps 1 and 2 bring B's scales, warp 3 deals units; the last eight multiply
  *   shared    SHARED_BYTES, as tensor_tile.c computes it
  *   launch    begins before the grid before it has ended, and waits for it */
 #include "bf16x2.cuh"
@@ -31,7 +31,7 @@
 #define PART_ROWS MIXED_ROWS(BN)
 #define ROW_BYTES (ELEM_B == PRODUCT_E2M1 ? 64 : 128)
 #define SCALES_BYTES MIXED_SCALES(BM)
-#define FACTORS_BYTES ((STAGES + 1) * BN) /* of a unit, and of as many as can have been begun behind it */
+#define FACTORS_BYTES (THIN_CARDS * BN)
 #define STAGE_ARRIVALS (1 + 2) /* of scales each warp's */
 #define WORDS_AHEAD 1
 #if WORDS == 1 && !SWIGLU /* scales in parts, or of rows that are apart, take more to bring */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mixed_tile.cuh: what mixed_sm90 and halves_sm90 have in common: a tile in shared memory, warps that load it.
+ * mixed_tile.cuh: what mixed_sm90 and halves_sm90 have in common: a tile in shared memory, what each warp does.
  *
  *   defines   what mixed_sm90.cu lists;  WGMMA_TYPE  of the products;  PART_ROWS  of A that come at a time;  SCALES_BYTES  of a stage, for B's
  *             ROW_BYTES   of a row of B in a stage
@@ -22,18 +22,21 @@
 #define HALF_BYTES (BN * PRODUCT_STEP_BYTES) /* of A: 64 values of each row */
 #define A_BOXES 2
 #define STAGE_BYTES (B_BYTES + A_BOXES * HALF_BYTES)
-#define SCALES_AT (STAGES * STAGE_BYTES)
+#define ROOMS_AT (STAGES * STAGE_BYTES) /* thin_store.cuh */
+#define SCALES_AT (ROOMS_AT + 4 * WGS * THIN_ROOM(BN))
 #define BARRIERS_AT (SCALES_AT + STAGES * SCALES_BYTES)
-#define ROOMS_AT (BARRIERS_AT + STAGES * 16) /* thin_store.cuh */
-#define FACTORS_AT (ROOMS_AT + 4 * WGS * THIN_ROOM(BN))
-#define GROUPS_AT (FACTORS_AT + FACTORS_BYTES)
+#define FACTORS_AT (BARRIERS_AT + STAGES * 16)
+#define CARDS_AT (FACTORS_AT + FACTORS_BYTES)
+#define GROUPS_AT (CARDS_AT + THIN_CARDS * THIN_CARD)
 static_assert(SHARED_BYTES == GROUPS_AT + THIN_LISTS, "the launch reserves another number of bytes");
+static_assert(CARDS_AT % 16 == 0 && ROOMS_AT % 16 == 0, "they are read 16 bytes at a time");
 static_assert(LOADING_REGISTERS + 2 * MULTIPLYING_REGISTERS <= 3 * 168, "a block of 384 threads begins with 168 registers of each");
 static_assert(!SWIGLU || !(OUT_F32 || SCATTER || WEIGHTED), "what store_activated does");
 static_assert((BN == 64 || BN == 96 || BN == 128 || BN == 144) && WGS == 2 && WAVES == 2, "what loading warps bring");
 
 #include "thin_ring.cuh"
 #include "thin_units.cuh"
+#include "thin_cards.cuh"
 #include "thin_load.cuh"
 #include "thin_store.cuh"
 #include "mixed_activate.cuh"
@@ -62,6 +65,7 @@ MOII_FN void run_block(const product_args &a, char *memory)
         REGISTERS_GIVE(LOADING_REGISTERS);
         if (warp == 0) load_tiles(a, groups, base);
         else if (warp < 3) load_scales(a, groups, base, warp - 1);
+        else deal_units(a, groups, base);
     } else {
         REGISTERS_TAKE(MULTIPLYING_REGISTERS);
         multiply_units(a, groups, base, warp / 4 - 1);

@@ -44,6 +44,8 @@
 #define THIN_GROUPS 512        /* thin_sm90, mixed_sm90, halves_sm90: at most */
 #define THIN_LISTS (2 * (THIN_GROUPS + 1) * 4) /* thin_units.cuh: bytes */
 #define MIXED_SCALES(lines) ((lines) * 5 + 16) /* bytes of a stage: mixed_scales.cuh */
+#define THIN_CARDS 4           /* units that warps of mixed_sm90 or halves_sm90 know of at a time */
+#define THIN_CARD 48           /* of one: bytes */
 #define THIN_ROWS 32           /* of A that come at a time */
 #define HALVES_ROWS 16         /* the same of halves_sm90 */
 #define MIXED_ROWS(bn) ((bn) % THIN_ROWS ? 16 : THIN_ROWS) /* the same of mixed_sm90 */

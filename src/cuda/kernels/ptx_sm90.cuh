@@ -390,6 +390,13 @@ MOII_FN void matrices_store_turned(unsigned int address, unsigned int a, unsigne
                  :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
+/* Without a branch. */
+MOII_FN void store_four_if(bool there, void *p, uint4 v)
+{
+    asm volatile("{\n .reg .pred there;\n setp.ne.b32 there, %0, 0;\n @there st.global.v4.u32 [%1], {%2, %3, %4, %5};\n}"
+                 :: "r"((int)there), "l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
 /* 128 bytes into L2. */
 MOII_FN void line_fetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p) : "memory"); }
 

@@ -20,10 +20,9 @@ MOII_FN int line_of(const product_args &a, const unit &u, int row)
 MOII_FN void load_tiles(const product_args &a, const group_list &groups, unsigned int base)
 {
     ring r = { 0, 0 };
-    const int all = units_in_all(groups);
+    unit u;
 #pragma unroll 1
-    for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x) {
-        const unit u = find_unit(a, groups, i);
+    for (int n = 0; take_unit(a, groups, base, n, &u); return_unit(base, n), n++) {
         const int parts = (u.rows + PART_ROWS - 1) / PART_ROWS, group = GROUPS == PRODUCT_MASKED ? u.group : 0;
 #pragma unroll 1
         for (int k = 0; k < a.k; k += STEP, ring_step(r)) {

@@ -39,12 +39,11 @@ MOII_FN void load_scales(const product_args &a, const group_list &groups, unsign
 {
     enum { AHEAD = WORDS == 1 ? WORDS_AHEAD : 1 }; /* stages whose scales are on their way at a time */
     ring r = { 0, 0 };
-    const int all = units_in_all(groups), first_row = part * (32 * EACH) + (int)threadIdx.x % 32, blocks = a.k / 32, steps = (blocks + 3) / 4;
+    const int first_row = part * (32 * EACH) + (int)threadIdx.x % 32, blocks = a.k / 32, steps = (blocks + 3) / 4;
     const unsigned int apart = WORDS == 1 ? (unsigned int)words_apart(a.b_scales) : 4 * a.b_scales.block_stride;
-    int n = 0;
+    unit u;
 #pragma unroll 1
-    for (int i = (int)blockIdx.x; i < all; i += (int)gridDim.x, n++) {
-        const unit u = find_unit(a, groups, i);
+    for (int n = 0; take_unit(a, groups, base, n, &u); return_unit(base, n), n++) {
         const rows_taken rows = take_rows(a, u, part);
         const unsigned char *const scales = (const unsigned char *)a.b_scales.p + u.group * a.b_scales.group_bytes;
         unsigned int from[EACH];
