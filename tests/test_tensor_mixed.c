@@ -63,10 +63,11 @@ static void test_alone(void **state)
         { PRODUCT_ROWS, &plain, &mxfp8, 128, 64, 1536, 2048, HALVES, 64 },   { PRODUCT_ROWS, &plain, &mxfp8, 128, 65, 1536, 2048, MIXED, 96 },
         { PRODUCT_ROWS, &plain, &mxfp4, 128, 32, 5760, 2880, HALVES, 64 },   { PRODUCT_ROWS, &plain, &mxfp4, 128, 33, 5760, 2880, MIXED, 64 },
         { PRODUCT_ROWS, &plain, &mxfp4, 128, 64, 5760, 2880, MIXED, 64 },    { PRODUCT_ROWS, &plain, &mxfp4, 128, 65, 5760, 2880, MIXED, 96 },
-        { PRODUCT_ROWS, &plain, &mxfp4, 128, 156, 5760, 2880, MIXED, 144 },  { PRODUCT_ROWS, &plain, &mxfp4, 128, 1590, 5760, 2880, MIXED, 128 },
-        { PRODUCT_ROWS, &plain, &mxfp4, 128, 1591, 5760, 2880, OTHERS, 0 },  { PRODUCT_ROWS, &plain, &cols, 8, 100, 4096, 7168, MIXED, 128 },
+        { PRODUCT_ROWS, &plain, &mxfp4, 128, 156, 5760, 2880, MIXED, 144 },  { PRODUCT_ROWS, &plain, &mxfp4, 128, 1700, 5760, 2880, MIXED, 128 },
+        { PRODUCT_ROWS, &plain, &mxfp4, 128, 1701, 5760, 2880, OTHERS, 0 },  { PRODUCT_ROWS, &plain, &cols, 8, 100, 4096, 7168, MIXED, 128 },
         { PRODUCT_MASKED, &plain, &mxfp4, 8, 100, 4096, 96, MIXED, 128 },    { PRODUCT_DENSE, &plain, &mxfp4, 1, 256, 24576, 1536, HALVES, 64 },
         { PRODUCT_DENSE, &plain, &mxfp4, 1, 257, 22528, 1536, MIXED, 128 },  { PRODUCT_DENSE, &plain, &mxfp4, 1, 257, 22528, 1568, OTHERS, 0 },
+        { PRODUCT_ROWS, &plain, &mxfp8, 128, 1700, 1536, 2048, MIXED, 128 }, { PRODUCT_ROWS, &plain, &mxfp8, 128, 1701, 1536, 2048, OTHERS, 0 },
         { PRODUCT_DENSE, &plain, &cols, 1, 100, 24576, 1536, HALVES, 64 },   { PRODUCT_DENSE, &plain, &mxfp8, 1, 100, 33792, 1536, MIXED, 128 },
     };
     check(cases, sizeof cases / sizeof *cases);
@@ -77,8 +78,8 @@ static void test_means(void **state)
 {
     (void)state;
     static const struct { int64_t mean; int tile; const moi_format *b; bool halves; } means[] = {
-        { 58, 64, &mxfp8, true }, { 78, 96, &mxfp8, false }, { 116, 128, &mxfp8, false }, { 146, 144, &mxfp8, false }, { 999, 128, &mxfp8, false },
-        { 28, 64, &mxfp4, true }, { 58, 64, &mxfp4, false }, { 78, 96, &mxfp4, false },   { 146, 144, &mxfp4, false }, { 1560, 128, &mxfp4, false },
+        { 58, 64, &mxfp8, true }, { 78, 96, &mxfp8, false }, { 116, 128, &mxfp8, false }, { 146, 144, &mxfp8, false }, { 1669, 128, &mxfp8, false },
+        { 28, 64, &mxfp4, true }, { 58, 64, &mxfp4, false }, { 78, 96, &mxfp4, false },   { 146, 144, &mxfp4, false }, { 1669, 128, &mxfp4, false },
     };
     for (int64_t experts = 8; experts <= 512; experts *= 2)
         for (size_t i = 0; i < sizeof means / sizeof *means && means[i].mean * experts < 1 << 19; i++) {

@@ -73,7 +73,7 @@ static void test_paths(void **state)
 static void check_thin(const moii_tensor_product *p, const moii_tensor_tile *t)
 {
     char defines[MOII_DEFINES], whole[MOII_DEFINES];
-    assert_true(t->wgs == 2 && t->cluster == 1 && t->split == 1 && !moii_tensor_dealt(p, t));
+    assert_true(t->wgs == 2 && t->cluster == 1 && t->split == 1 && moii_tensor_dealt(p, t) == p->mixed);
     if (p->mixed) assert_true(t->waves == 2 && (t->bn == 64 || t->bn == 96 || t->bn == 128 || t->bn == 144) && t->stages >= 3);
     else assert_true(moii_thin_fits(p) && t->waves == 1 && t->bn == 64 && t->stages >= 4);
     assert_in_range(moii_tensor_shared(p, t), 1024, 232448);
@@ -185,10 +185,10 @@ static void test_mixed(void **state)
         { PRODUCT_DENSE, &mxfp8, &mxfp8, 512, 4096, 7168, false, true, false },     { PRODUCT_DENSE, &mxfp8, &mxfp8, 768, 16896, 7168, false, true, false },
         /* weights alone */
         { PRODUCT_ROWS, &plain, &mxfp8, 8, 4096, 7168, true, false, true },          { PRODUCT_ROWS, &plain, &mxfp8, 8 * 64, 2048, 7168, true, false, true },
-        { PRODUCT_ROWS, &plain, &mxfp8, 8 * 65, 2048, 7168, true, false, false },    { PRODUCT_ROWS, &plain, &mxfp8, 8 * 1023, 4096, 7168, true, false, false },
-        { PRODUCT_ROWS, &plain, &mxfp8, 8 * 1024, 4096, 7168, false, true, false },  { PRODUCT_ROWS, &plain, &wide, 8 * 256, 4096, 7168, true, false, true },
+        { PRODUCT_ROWS, &plain, &mxfp8, 8 * 65, 2048, 7168, true, false, false },    { PRODUCT_ROWS, &plain, &mxfp8, 8 * 1700, 4096, 7168, true, false, false },
+        { PRODUCT_ROWS, &plain, &mxfp8, 8 * 1701, 4096, 7168, false, true, false },  { PRODUCT_ROWS, &plain, &wide, 8 * 256, 4096, 7168, true, false, true },
         { PRODUCT_ROWS, &plain, &wide, 8 * 257, 4096, 7168, false, true, false },    { PRODUCT_ROWS, &plain, &cols, 8 * 200, 4096, 7168, true, false, false },
-        { PRODUCT_ROWS, &plain, &mxfp8, 8 * 256, 4096, 7200, true, false, false },   { PRODUCT_ROWS, &plain, &mxfp8, 8 * 1024, 4096, 7200, false, true, false },
+        { PRODUCT_ROWS, &plain, &mxfp8, 8 * 256, 4096, 7200, true, false, false },   { PRODUCT_ROWS, &plain, &mxfp8, 8 * 1701, 4096, 7200, false, true, false },
         { PRODUCT_ROWS, &plain, &mxfp8, 8, 4096, 7184, false, true, false },         { PRODUCT_MASKED, &plain, &mxfp8, 64, 4096, 7168, true, false, true },
         { PRODUCT_MASKED, &plain, &mxfp8, 4096, 4096, 7168, true, false, false },    { PRODUCT_MASKED, &plain, &mxfp8, 4097, 4096, 7168, false, true, false },
         { PRODUCT_DENSE, &plain, &mxfp8, 16, 7168, 2048, true, false, true },        { PRODUCT_DENSE, &plain, &mxfp8, 16, 2112, 7168, false, true, false },

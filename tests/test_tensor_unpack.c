@@ -67,7 +67,7 @@ static void test_same_bits(void **state)
           .tile = "BN=128" },
         { .grouping = MOI_GROUP_MASKED, .cuts = { 100, 0, 120, 64 }, .m = 120, .as_they_lie = true, .n = 300, .k = 288, .pad = 32, .tile = "BN=128" },
         { .grouping = MOIT_DENSE, .as_they_lie = true, .m = 300, .n = 1000, .k = 256, .sm_limit = 4, .tile = "BN=128" },
-        { .grouping = MOI_GROUP_M, .cuts = { 0, 0, 3300, 3300, 6600 }, .n = 24, .k = 64, .unpacked = true },
+        { .grouping = MOI_GROUP_M, .cuts = { 0, 0, 3500, 3500, 7000 }, .n = 24, .k = 64, .unpacked = true },
         { .grouping = MOI_GROUP_MASKED, .cuts = { 5, 0, 1590, 20 }, .m = 1616, .n = 24, .k = 64, .unpacked = true },
         { .grouping = MOIT_DENSE, .m = 400, .n = 72, .k = 224, .pad = 32, .adds = true },
     };

@@ -142,7 +142,7 @@ bool moii_mixed_pays(const moii_tensor_product *p)
 {
     if (!mixed_fits(p)) return false;
     bool experts = moii_tensor_experts(p), alone = moii_tensor_weights_alone(p);
-    int64_t rows = moii_tensor_group_rows(p), least = alone ? 0 : experts ? 33 : 384, most = !experts ? 767 : of_fours(p) ? 1590 : 1023;
+    int64_t rows = moii_tensor_group_rows(p), least = alone ? 0 : experts ? 33 : 384, most = !experts ? 767 : alone ? 1700 : 1023;
     return rows >= least && (rows <= most || p->grouping == PRODUCT_MASKED) && enough_tiles(p, rows, rows_of_tile(p));
 }
 

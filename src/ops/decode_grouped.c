@@ -115,7 +115,7 @@ static moi_status plan_product(const moi_plan *plan, const state *s, product *p)
  * their ways. */
 static moi_status plan_sizes(const moi_plan *plan, state *s)
 {
-    static const int64_t ends[][SIZES] = { { 58, 119, 181, 511, INT64_MAX }, { 58, 78, 116, 146, 999, INT64_MAX }, { 28, 58, 78, 116, 146, 1560, INT64_MAX } };
+    static const int64_t ends[][SIZES] = { { 58, 119, 181, 511, INT64_MAX }, { 58, 78, 116, 146, 1669, INT64_MAX }, { 28, 58, 78, 116, 146, 1669, INT64_MAX } };
     const moi_moe_decode_desc *d = &plan->desc.moe_decode;
     const int64_t *rows = ends[d->weights.recipe != MOI_RECIPE_MX32 ? 0 : d->weights.elem == MOI_E2M1 ? 2 : 1];
     for (int i = 0; i < SIZES; i++) {
