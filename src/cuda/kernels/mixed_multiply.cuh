@@ -198,7 +198,7 @@ MOII_FN void multiply_unit(const product_args &a, int n, unsigned int base, cons
 MOII_FN void store_zeros(const product_args &a, const unit &u)
 {
     const int line = (int)threadIdx.x % 128, at = line_of(a, u, own_warpgroup() * (64 * WAVES)) + line, lines = SWIGLU ? a.n / 2 : a.n;
-    if (ADD || at >= lines || (SWIGLU && line >= 64)) return;
+    if (at >= lines || (SWIGLU && line >= 64)) return;
 #pragma unroll 1
     for (int row = 0; row < u.rows; row++) {
         const int place = place_of(a, u, row);
@@ -215,7 +215,7 @@ MOII_FN void multiply_units(const product_args &a, const group_list &groups, uns
 #pragma unroll 1
     for (int n = 0; take_unit(a, groups, base, n, &u); return_unit(base, n), n++) {
         if (a.k == 0) {
-            store_zeros(a, u);
+            if (!ADD) store_zeros(a, u);
             continue;
         }
         barrier_wait(full_barrier(base, r.stage), r.parity);

@@ -18,7 +18,7 @@ enum { LEAST = 6, SPAN = 24, LOW_BIAS = 104 };
 enum { LEAST = 1, SPAN = 21, LOW_BIAS = 113 };
 #endif
 enum { LIMIT = 40, NAN_SCALE = 255, NEAR = 30 };
-enum { MOVES = 1, FAR = 2 }; /* flags */
+enum { MOVES = 1, FAR = 2 }; /* flags: some row's low is not the last stage's; in a unit's last stage: is more than NEAR from LOW_BIAS */
 
 #define LOWS_AT (BM * 4)
 #define FLAGS_AT (BM * 5)

@@ -71,7 +71,7 @@ typedef struct product_args {
     int m, n, k;              /* m: rows of all groups for PRODUCT_ROWS, of each group's matrix for PRODUCT_MASKED */
     int depth_block;          /* PRODUCT_DEPTH: group g's values begin at the (offset / block + g)-th multiple, or, where it is 0, at the offset */
     int n_tiles;              /* of CLUSTER * BN columns, without a strip */
-    unsigned int *tickets;    /* DEAL: drawn so far, 0 at first and in the end */
+    unsigned int *tickets;    /* DEAL, mixed_sm90, halves_sm90: drawn so far, 0 at first and in the end */
     int units;                /* DEAL, but for PRODUCT_ROWS and PRODUCT_MASKED: all, pieces of those that are cut among them */
     void *wide;               /* WIDENS: A in BF16, dense, which a_map names */
     int *counters;            /* WIDENS: tickets drawn, then for each WIDEN_CHUNK rows those that are done; 0 at first */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * thin_units.cuh: how a block of thin_sm90, mixed_sm90 or halves_sm90 begins, and which tiles there are: found by every warp for itself, in lists that it
- * makes once. */
+ * thin_units.cuh: how a block of thin_sm90, mixed_sm90 or halves_sm90 begins, and which tiles there are: found in lists that it makes once, of thin_sm90
+ * by every warp for itself. */
 #ifndef MOII_THIN_UNITS_CUH
 #define MOII_THIN_UNITS_CUH
 
