@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mixed_end.cuh: the end of a unit of mixed_sm90: sums times powers of two, to D. */
+ * mixed_end.cuh: powers of two that mixed_sm90's sums are multiplied by, between stages and in a unit's end, and their way to D from there. */
 #ifndef MOII_MIXED_END_CUH
 #define MOII_MIXED_END_CUH
 

@@ -60,6 +60,7 @@ MOII_FN void run_block(const product_args &a, char *memory)
 {
     const unsigned int base = shared_address(memory);
     const int warp = own_warp();
+    if (threadIdx.x == 0) open_cards(base); /* before begin_block, which has all see it */
     const group_list groups = begin_block(a, base, (int *)(memory + GROUPS_AT));
     if (warp < 4) {
         REGISTERS_GIVE(LOADING_REGISTERS);

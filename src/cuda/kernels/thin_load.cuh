@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * thin_load.cuh: the loading warps of thin_sm90, mixed_sm90 and halves_sm90: tiles, and where scales lie.
  *
+ *   before    take_unit, return_unit  a block's units in turn (thin_apart.cuh, thin_cards.cuh)
  *   defines   PART_ROWS of A that come at a time
  *             ROW_BYTES of a row of B in a stage
  *             A_BOXES   boxes of PRODUCT_STEP_BYTES across, that hold a row's part of A in a stage

@@ -52,6 +52,7 @@ static_assert(BN == 64 && BM == 128, "what loading warps bring");
 #define STAGE_ARRIVALS (1 + 32 + 2) /* at full_barrier: the tiles' copies, B's scales' by lane, A's by warp */
 #include "thin_ring.cuh"
 #include "thin_units.cuh"
+#include "thin_apart.cuh"
 #include "thin_load.cuh"
 #include "thin_scales.cuh"
 #include "thin_store.cuh"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * thin_units.cuh: how a block of thin_sm90, mixed_sm90 or halves_sm90 begins, and which tiles there are: found in lists that it makes once, of thin_sm90
- * by every warp for itself. */
+ * thin_units.cuh: how a block of thin_sm90, mixed_sm90 or halves_sm90 begins, and which tiles there are, found in lists that it makes once: those a grid apart
+ * (thin_apart.cuh), or those that are drawn (thin_cards.cuh). */
 #ifndef MOII_THIN_UNITS_CUH
 #define MOII_THIN_UNITS_CUH
 
@@ -49,19 +49,10 @@ MOII_FN void groups_read(const product_args &a, int *to)
     __syncthreads();
 }
 
-#ifdef CARDS_AT
-MOII_FN void open_cards(unsigned int base); /* thin_cards.cuh */
-#endif
-
 /* All threads: barriers, then, behind the grid before, the lists. */
 MOII_FN group_list begin_block(const product_args &a, unsigned int base, int *lists)
 {
-    if (threadIdx.x == 0) {
-#ifdef CARDS_AT
-        open_cards(base);
-#endif
-        ring_open(base);
-    }
+    if (threadIdx.x == 0) ring_open(base);
     if (threadIdx.x == 32) map_prefetch(&a.a_map), map_prefetch(&a.b_map);
     grid_wait();
     grid_release();
@@ -90,17 +81,5 @@ MOII_FN unit find_unit(const product_args &a, const group_list &l, int i)
     u.line = across * (SWIGLU ? BM / 2 : BM);
     return u;
 }
-
-#ifndef CARDS_AT
-/* The block's n-th unit is one of those that lie a grid apart; false: there is none. */
-MOII_FN bool take_unit(const product_args &a, const group_list &l, unsigned int, int n, unit *u)
-{
-    const int i = (int)blockIdx.x + n * (int)gridDim.x;
-    if (i >= units_in_all(l)) return false;
-    *u = find_unit(a, l, i);
-    return true;
-}
-MOII_FN void return_unit(unsigned int, int) { }
-#endif
 
 #endif
