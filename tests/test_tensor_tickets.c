@@ -246,24 +246,32 @@ static void test_masked(void **state)
     }
 }
 
+static const void *owners[MOII_COUNTERS];
+
+/* Others have all counters of the context, if they are to, until they are shown. */
+static void hide_counters(bool hidden)
+{
+    moii_counters *c = &moii_gpu_of(moit_gpu())->counters;
+    memcpy(owners, c->owners, sizeof owners);
+    for (int slot = 0; slot < MOII_COUNTERS && hidden; slot++) c->owners[slot] = c;
+}
+static void show_counters(void) { memcpy(moii_gpu_of(moit_gpu())->counters.owners, owners, sizeof owners); }
+
 /* Where others have all counters of the context a run clears its own, in front of copies of rows that a list names, too.  The first one's scales come by
  * threads, so that a counter which is not cleared leaves out a tile.  That counters of the context are 0 again is seen when it is closed. */
 static void test_counters(void **state)
 {
     (void)state;
     if (!moit_hopper()) skip();
-    static const void *were[MOII_COUNTERS];
-    moii_counters *c = &moii_gpu_of(moit_gpu())->counters;
     int parts, part = moit_part(&parts);
     for (int i = part; i < 2; i += parts) {
         moit_rng rng = moit_seed("tensor counters", (uint64_t)i);
         moit_job j = { .gpu = true, .grouping = i ? MOI_GROUP_M : MOIT_DENSE, .out = MOI_BF16, .m = i ? 0 : 2500, .n = 1032, .k = 272, .sm_limit = FEW };
         j.a.format = moit_pairs[0].a, j.b.format = moit_pairs[0].b;
         if (i) j.groups = 2, j.rows = j.offsets[2] = 900, j.offsets[1] = 300, moit_job_gather(&j, &rng, 70);
-        memcpy(were, c->owners, sizeof were);
-        for (int slot = 0; slot < MOII_COUNTERS; slot++) c->owners[slot] = c;
+        hide_counters(true);
         both_orders(&j, &rng, 0);
-        memcpy(c->owners, were, sizeof were);
+        show_counters();
     }
 }
 
@@ -275,8 +283,6 @@ static void test_weights_alone(void **state)
     if (!moit_hopper()) skip();
     static const int64_t depths[] = { 32, 160, 640, 1056, 0 }, widths[] = { 520, 1032, 261, 776 };
     enum { ALL = 20 };
-    moii_counters *c = &moii_gpu_of(moit_gpu())->counters;
-    static const void *were[MOII_COUNTERS];
     int parts, part = moit_part(&parts);
     for (int i = part; i < ALL; i += parts) {
         moit_rng rng = moit_seed("tensor tickets of weights alone", (uint64_t)i);
@@ -288,10 +294,9 @@ static void test_weights_alone(void **state)
         for (int g = 0; g < j.groups; g++) j.counts[g] = g % 3 == 1 || i == 8 ? 0 : moit_under(&rng, most + 1), j.offsets[g + 1] = j.offsets[g] + j.counts[g];
         j.rows = masked ? most : j.offsets[j.groups] + 2;
         j.expected = (few ? 10 : 100) * j.groups;
-        memcpy(were, c->owners, sizeof were);
-        for (int slot = 0; slot < MOII_COUNTERS && taken; slot++) c->owners[slot] = c;
+        hide_counters(taken);
         both_orders(&j, &rng, ALWAYS_DRAWN);
-        memcpy(c->owners, were, sizeof were);
+        show_counters();
     }
 }
 
@@ -301,8 +306,6 @@ static void test_beside(void **state)
     (void)state;
     if (!moit_hopper()) skip();
     static const int groupings[] = { MOIT_DENSE, MOI_GROUP_M, MOI_GROUP_MASKED, MOI_GROUP_K };
-    moii_counters *c = &moii_gpu_of(moit_gpu())->counters;
-    static const void *were[MOII_COUNTERS];
     int parts, part = moit_part(&parts);
     for (int i = part; i < 5; i += parts) {
         moit_rng rng = moit_seed("tensor tickets beside", (uint64_t)i);
@@ -314,8 +317,7 @@ static void test_beside(void **state)
         j.a.format.layout = j.b.format.layout = MOI_LAYOUT_COL;
         if (groups) j.groups = 3, j.rows = j.grouping == MOI_GROUP_M ? 1700 : j.grouping == MOI_GROUP_K ? j.k : 600;
         for (int g = 0; g < 3 && groups; g++) j.counts[g] = 600 - 250 * g, j.offsets[g + 1] = j.rows * (g + 1) / 3;
-        memcpy(were, c->owners, sizeof were);
-        for (int slot = 0; slot < MOII_COUNTERS && taken; slot++) c->owners[slot] = c;
+        hide_counters(taken);
         moit_job_operands(&j, &rng);
         moit_job_plan(&j, moit_gpu());
         assert_true(moit_job_chose(&j, "DEAL=1"));
@@ -323,7 +325,7 @@ static void test_beside(void **state)
         j.overlap = false;
         moit_job_plan(&j, moit_gpu());
         leaves_too(&j, &rng, beside);
-        memcpy(c->owners, were, sizeof were);
+        show_counters();
     }
 }
 
